@@ -96,6 +96,9 @@ async fn a4_4_names_and_documents_are_sorted_and_exit_codes_tell_none_and_severa
     assert_eq!(fleet.run(&["find", "db", "d"], 1).await, [""; 0]);
     assert_eq!(fleet.run(&["find", "web1", "-F", "customer=acme"], 1).await, [""; 0]);
 
+    let (document, code) = fleet.fleet.rpc.run_json(&["node", "web1"]).await;
+    assert_eq!(code, 0, "the short name of a node that was seen: {document:#}");
+
     // One node, or a failure that says how many there are.
     let one =
         ["find", "--exactly-one", "-W", "environment=development customer=acme mysql::master"];

@@ -60,7 +60,7 @@ pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> Comm
         return report::run(text, &args, cx).await;
     }
     match &args.node {
-        Some(node) => show_node(node, &args, cx).await,
+        Some(node) => show_node(&cx.complete_node_name(node.clone()), &args, cx).await,
         None => collectives::run(&args, cx).await,
     }
 }

@@ -176,7 +176,8 @@ async fn forget_nodes(
 }
 
 /// Runs `rpc node`.
-pub async fn run_show(args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.node = cx.complete_node_name(args.node);
     let json = form::parse_json_form(&args.json)?;
     let target = TargetSelection::default();
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;

@@ -9,7 +9,7 @@ use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use crate::completion::memory::SeenNamesCache;
-use crate::completion::{suggest_names, suggest_nodes};
+use crate::completion::{find_full_name, suggest_names, suggest_nodes};
 use crate::render::{escape_to_line, node_count_text};
 
 /// Maximum number of absent nodes that are named.
@@ -96,6 +96,17 @@ impl CommandContext<'_> {
             names.add_filter(&target.filter);
         }
         self.remember_names(names);
+    }
+
+    /// The node with this name, or the only seen one with this name and a domain, which is then printed.
+    pub fn complete_node_name(&self, node: Identity) -> Identity {
+        let seen = self.seen_names();
+        let full = find_full_name(node.as_str(), &seen);
+        let Some(full) = full.and_then(|full| Identity::parse(full).ok()) else {
+            return node;
+        };
+        self.printer.print_message(format_args!("{node} is {full}"));
+        full
     }
 
     /// Prints what the names in a filter that matched no node were probably meant to be.

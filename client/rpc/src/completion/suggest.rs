@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::nearest_name;
-use muster_filter::{FactOperator, FilterPattern, NodeFilter};
+use muster_filter::{FactOperator, FilterPattern, NodeFilter, ReferencedFacts};
 
 use super::memory::SeenNamesCache;
 
@@ -44,7 +44,25 @@ pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> 
             Some(_) => {}
         }
     }
+    suggestions.extend(suggest_expression_facts(filter, seen));
     suggestions
+}
+
+/// A sentence for each fact in `-S` and `-Q` that was never seen.
+fn suggest_expression_facts(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> {
+    let ReferencedFacts::Named(names) = filter.referenced_facts() else {
+        return Vec::new();
+    };
+    // The names include the first segment of each path, which is part of a seen fact then.
+    let is_seen = |name: &str| {
+        seen.facts.keys().any(|fact| {
+            fact.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
+    let is_term = |name: &str| filter.facts().iter().any(|term| term.fact_path().as_str() == name);
+    let known = seen.facts.keys().cloned().collect();
+    let unseen = names.iter().filter(|name| !is_seen(name) && !is_term(name));
+    unseen.filter_map(|name| suggest_name(("no known node", "the fact"), name, &known)).collect()
 }
 
 /// The most similar nodes of those that were seen, for names that are not among them.
@@ -56,6 +74,17 @@ pub fn suggest_nodes<'a>(
     names
         .filter_map(|name| suggest_name(("no known node", "the name"), name, &seen.nodes))
         .collect()
+}
+
+/// The only seen node that has this name and a domain; `None` if the name has a domain itself, or was seen without one.
+pub fn find_full_name<'s>(name: &str, seen: &'s SeenNamesCache) -> Option<&'s str> {
+    if name.contains('.') || seen.nodes.contains(name) {
+        return None;
+    }
+    let is_meant = |node: &&String| node.split_once('.').is_some_and(|(short, _)| short == name);
+    let mut meant = seen.nodes.iter().filter(is_meant);
+    let full = meant.next()?;
+    meant.next().is_none().then_some(full)
 }
 
 /// `None` if the name was seen, in any letter case, or no seen one is similar.
@@ -76,7 +105,7 @@ mod tests {
     use muster_filter::NodeFilter;
     use serde_json::json;
 
-    use super::{SeenNamesCache, suggest_names, suggest_nodes};
+    use super::{SeenNamesCache, find_full_name, suggest_names, suggest_nodes};
 
     fn seen() -> SeenNamesCache {
         serde_json::from_value(json!({
@@ -109,6 +138,29 @@ mod tests {
             ["no known node has the class \"apach\"; did you mean \"apache\"?"]
         );
         assert_eq!(suggest_nodes(["web1.acme.net", "web1.acne.net"], &seen()).len(), 1);
+    }
+
+    #[test]
+    fn facts_in_expressions_and_documents_are_compared_too() {
+        let select = NodeFilter::default().with_select("contry=uk and os.famly=Debian").unwrap();
+        let query = NodeFilter::default().with_query("{'facts.contry': 'uk'}").unwrap();
+        let country = "no known node has the fact \"contry\"; did you mean \"country\"?";
+        let family = "no known node has the fact \"os.famly\"; did you mean \"os.family\"?";
+        assert_eq!(suggest_names(&select, &seen()), [country, family]);
+        assert_eq!(suggest_names(&query, &seen()), [country]);
+        let good =
+            NodeFilter::default().with_select("country=fr and not os.family=Debian").unwrap();
+        assert_eq!(suggest_names(&good, &seen()), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn short_name_of_exactly_one_seen_node_is_completed() {
+        let nodes = ["db1.a.net", "db1.b.net", "web1.a.net", "web2", "web2.a.net", "web10.a.net"];
+        let seen: SeenNamesCache = serde_json::from_value(json!({ "nodes": nodes })).unwrap();
+        assert_eq!(find_full_name("web1", &seen), Some("web1.a.net"));
+        for name in ["db1", "web", "web1.a", "web1.a.net", "web2", "no"] {
+            assert_eq!(find_full_name(name, &seen), None, "{name}");
+        }
     }
 
     #[test]
