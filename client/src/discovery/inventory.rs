@@ -36,13 +36,16 @@ use super::document::{self, DiscoveryDocumentError, DiscoveryFileFormat};
 pub const INVENTORY_SCHEMA: &str =
     "https://choria.io/schemas/choria/discovery/v1/inventory_file.json";
 
+/// Identifier of the layout with the key `state` of nodes, which Choria's does not permit.
+pub const STATE_INVENTORY_SCHEMA: &str = "muster.inventory_file.v1";
+
 /// Maximum size of a document in bytes; ten thousand nodes with all their facts take about 200 MB.
 pub const MAX_INVENTORY_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// A parsed inventory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FleetInventory {
-    /// Always [`INVENTORY_SCHEMA`].
+    /// [`INVENTORY_SCHEMA`] or [`STATE_INVENTORY_SCHEMA`].
     #[serde(rename = "$schema")]
     schema: String,
     /// Named filters.
@@ -162,6 +165,10 @@ impl FleetInventory {
         Self { schema: INVENTORY_SCHEMA.to_owned(), groups, nodes: Vec::new() }
     }
 
+    fn has_known_schema(&self) -> bool {
+        [INVENTORY_SCHEMA, STATE_INVENTORY_SCHEMA].contains(&self.schema.as_str())
+    }
+
     /// Reads an inventory file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = document::read_bounded_file(path, MAX_INVENTORY_BYTES)?
@@ -172,7 +179,7 @@ impl FleetInventory {
     /// Parses an inventory.
     pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self> {
         let inventory: Self = decode_document(text, form)?;
-        if inventory.schema != INVENTORY_SCHEMA {
+        if !inventory.has_known_schema() {
             return Err(InventoryError::Schema(inventory.schema));
         }
         Ok(inventory)
@@ -301,7 +308,7 @@ pub fn find_problems(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Ve
         problems.push(format!("unknown key `{}` is ignored", path.to_string().replace(".?", "")));
     });
     let inventory = parsed.map_err(|error| InventoryError::Layout(error.into()))?;
-    if inventory.schema != INVENTORY_SCHEMA {
+    if !inventory.has_known_schema() {
         problems.push(InventoryError::Schema(inventory.schema.clone()).to_string());
     }
     let mut seen = BTreeSet::new();

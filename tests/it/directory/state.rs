@@ -65,9 +65,9 @@ async fn state_of_puppet_and_sshd_is_shown_queried_and_counted() {
     assert!(text.contains("ssh host key") && text.contains("ssh-ed25519 AAAA"), "{text}");
     assert!(text.contains("state puppet") && text.contains("failed+changed"), "{text}");
 
-    // An exported inventory has the state, too.
+    // An exported inventory has the state on request.
     let file = fleet.rpc.path("fleet.json");
-    let export = ["inventory", "--export", file.to_str().unwrap()];
+    let export = ["inventory", "--export", file.to_str().unwrap(), "--with-state"];
     let exported = fleet.rpc.run(&export).await;
     assert!(exported.status.success(), "{}", describe_output(&exported));
     let option = format!("file={}", file.display());

@@ -13,7 +13,7 @@ use super::filters::QueryArgs;
 pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --collectives | --map FILE [OPTIONS]
        rpc inventory [NODE] --template TEXT|@FILE [OPTIONS]
-       rpc inventory --export FILE [--update] [OPTIONS]
+       rpc inventory --export FILE [--update] [--with-state] [OPTIONS]
        rpc inventory --validate FILE
        rpc inventory --ansible --list | --host NODE [OPTIONS]";
 
@@ -79,6 +79,9 @@ pub struct InventoryArgs {
     /// Overwrite an existing inventory, and keep its groups
     #[arg(long, requires = "export")]
     pub update: bool,
+    /// Also write the state of subsystems, for which Choria's format has no key
+    #[arg(long, requires = "export")]
+    pub with_state: bool,
     /// Check an inventory file, without sending a request
     #[arg(long, value_name = "FILE", conflicts_with_all = NODE_SELECTION_FLAGS.into_iter().chain(["json", "jq"]))]
     pub validate: Option<PathBuf>,

@@ -54,7 +54,7 @@ pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> Comm
         return ansible::run(&args.ansible, &args.query.filters, cx).await;
     }
     if let Some(path) = &args.export {
-        return export::run(path, args.update, &args.query.filters, cx).await;
+        return export::run(path, &args, cx).await;
     }
     if let Some(text) = &args.template {
         return report::run(text, &args, cx).await;

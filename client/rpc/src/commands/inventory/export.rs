@@ -9,7 +9,7 @@ use std::path::Path;
 
 use muster_client::discovery::inventory::{
     FleetInventory, INVENTORY_SCHEMA, InventoryGroup, InventoryNode, MAX_INVENTORY_BYTES,
-    find_problems,
+    STATE_INVENTORY_SCHEMA, find_problems,
 };
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 
 use super::InventoryFileError;
 use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
-use crate::cli::filters::FilterArgs;
+use crate::cli::inventory::InventoryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::render::{count_text, escape_to_line, json, node_count_text};
@@ -45,24 +45,22 @@ pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// Writes the document of the matching nodes.
-pub async fn run(
-    path: &Path,
-    update: bool,
-    filters: &FilterArgs,
-    cx: CommandContext<'_>,
-) -> CommandResult {
-    let target = cx.read_target(filters)?.with_agent(RPCUTIL_AGENT)?;
-    let groups = existing_groups(path, update)?;
+pub async fn run(path: &Path, args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.query.filters)?.with_agent(RPCUTIL_AGENT)?;
+    let groups = existing_groups(path, args.update)?;
     let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);
     };
     let failed = files::file_error("write", path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let file = NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(&failed)?;
-    let mut document = InventoryWriter::begin_document(file, &groups).map_err(&failed)?;
-    let total = query.ask_in_batches("left out of the file", cx, |reply| match node_entry(reply) {
-        Ok(node) => Ok(Ok(document.write_node(&node).map_err(&failed)?)),
-        Err(error) => Ok(Err(error)),
+    let mut document =
+        InventoryWriter::begin_document(file, &groups, args.with_state).map_err(&failed)?;
+    let total = query.ask_in_batches("left out of the file", cx, |reply| {
+        match node_entry(reply, args.with_state) {
+            Ok(node) => Ok(Ok(document.write_node(&node).map_err(&failed)?)),
+            Err(error) => Ok(Err(error)),
+        }
     });
     let total = total.await?;
     if total.ok == 0 {
@@ -89,9 +87,10 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>> {
 }
 
 /// Converts a reply into the node's entry in the document.
-fn node_entry(reply: &NodeReply) -> Result<InventoryNode, UnusableReplyError> {
+fn node_entry(reply: &NodeReply, with_state: bool) -> Result<InventoryNode, UnusableReplyError> {
     let output: RpcutilInventoryOutput = read_values(successful_outputs(reply)?)?;
-    let state = output.state.map(|state| serde_json::from_value(state.into())).transpose()?;
+    let state = output.state.filter(|_| with_state);
+    let state = state.map(|state| serde_json::from_value(state.into())).transpose()?;
     Ok(InventoryNode {
         state,
         name: reply.node.to_string(),
@@ -109,9 +108,14 @@ struct InventoryWriter {
 }
 
 impl InventoryWriter {
-    fn begin_document(file: NamedTempFile, groups: &[InventoryGroup]) -> io::Result<Self> {
+    fn begin_document(
+        file: NamedTempFile,
+        groups: &[InventoryGroup],
+        with_state: bool,
+    ) -> io::Result<Self> {
+        let schema = if with_state { STATE_INVENTORY_SCHEMA } else { INVENTORY_SCHEMA };
         let mut writer = BufWriter::new(file);
-        write!(writer, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
+        write!(writer, "{{\n\"$schema\": {},\n", json!(schema))?;
         if !groups.is_empty() {
             writeln!(writer, "\"groups\": {},", serde_json::to_string_pretty(groups)?)?;
         }
@@ -159,10 +163,10 @@ mod tests {
         let kept = existing_groups(&path, true).unwrap();
 
         let file = tempfile::NamedTempFile::new_in(directory.path()).unwrap();
-        let mut document = InventoryWriter::begin_document(file, &kept).unwrap();
+        let mut document = InventoryWriter::begin_document(file, &kept, false).unwrap();
         for (name, class) in [("db1", "mysql"), ("web1", "apache")] {
             let data = json!({"collectives": ["muster"], "facts": {"n": 1}, "classes": [class], "agents": ["rpcutil"], "version": "1"});
-            document.write_node(&node_entry(&reply(name, 0, "", data)).unwrap()).unwrap();
+            document.write_node(&node_entry(&reply(name, 0, "", data), false).unwrap()).unwrap();
         }
         document.finish_document().unwrap().persist(&path).unwrap();
         let inventory = FleetInventory::read(Path::new(&path)).unwrap();
@@ -176,13 +180,13 @@ mod tests {
     #[test]
     fn invalid_inventory_of_a_node_is_an_error() {
         assert!(
-            node_entry(&reply("a", 5, "denied", json!({})))
+            node_entry(&reply("a", 5, "denied", json!({})), false)
                 .unwrap_err()
                 .to_string()
                 .contains("denied")
         );
-        let error = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
+        let error = node_entry(&reply("a", 0, "", json!({"classes": 7})), false).unwrap_err();
         assert!(error.to_string().starts_with("its inventory is not valid"), "{error}");
-        assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
+        assert!(node_entry(&reply("a", 0, "", json!({})), false).is_ok());
     }
 }
