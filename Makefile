@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= demo
 
-.PHONY: help demo demo-provision test test-all slow fmt lint unit doc docs deny audit sbom tools puppet ansible packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
+.PHONY: help demo demo-provision test test-all slow fmt lint unit doc docs deny audit sbom tools puppet ansible packaging parity fidelity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -71,6 +71,10 @@ packaging:
 parity: tools puppet ## apply N random catalogs (default 200) with Puppet and with rpcd, and compare the results
 	cargo build --workspace --bins --tests --locked --quiet
 	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked --profile all -E 'test(parity::)'
+
+fidelity: tools puppet ## compare recorded and random queries in PQL with a real PuppetDB (MUSTER_SEED, MUSTER_PQL_QUERIES; part of test-all)
+	cargo build --workspace --bins --tests --locked --quiet
+	cargo nextest run --workspace --locked --profile all --no-capture -E 'test(/long::pql::/)'
 
 LOAD := target/release/load
 

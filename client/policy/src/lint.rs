@@ -61,6 +61,7 @@ pub fn lint_policies(
             linter.check_reachability(rule, file.rules().split_at(index).0, now);
             linter.check_callers(rule, &callers);
             linter.check_expressions(rule);
+            linter.check_upper_case(rule);
             linter.check_data_sources(rule, sources);
         }
     }
@@ -243,6 +244,14 @@ impl PolicyLinter<'_> {
         }
     }
 
+    /// Checks for expressions that are written as if they distinguished upper and lower case.
+    fn check_upper_case(&mut self, rule: &PolicyRule) {
+        for pattern in rule.upper_case_patterns() {
+            let message = format!("`{pattern}` ignores case, as in Choria; write it in lower case");
+            self.add_warning(Some((rule.line_number(), 1)), "upper-case", message);
+        }
+    }
+
     /// Checks names for typos.
     fn check_callers(&mut self, rule: &PolicyRule, callers: &CallerNames<'_>) {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
@@ -290,6 +299,14 @@ mod tests {
             format!("{}:{} {}", finding.path.display(), finding.line.unwrap_or(0), finding.code)
         };
         found.iter().map(told).collect()
+    }
+
+    #[test]
+    fn expressions_with_upper_case_are_warned_about() {
+        let text = "policy default deny\nallow\t*\tstatus\tenvironment=/^Prod/\tmysql\nallow\t*\tstatus\tenvironment=/^\\Wprod/\t/^Role/i\n\
+                    deny\t*\tstop\t*\t/^Role::/\n";
+        let expected = ["service.policy:2 upper-case", "service.policy:4 upper-case"];
+        assert_eq!(codes(&[("service.policy", text)]), expected);
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl NodeFilter {
 
     /// Adds a required class: `-C mysql::master`, `-C /^role::/`.
     pub fn with_class(mut self, text: &str) -> Result<Self, FilterError> {
-        self.classes.push(FilterPattern::parse(text)?);
+        self.classes.push(FilterPattern::parse_class(text)?);
         self.check_limits(text)
     }
 
@@ -184,6 +184,18 @@ impl NodeFilter {
     /// Alternative identities; if any are given, one must match.
     pub fn identities(&self) -> &[FilterPattern] {
         &self.identities
+    }
+
+    /// The regular expressions on facts and classes with letters in upper case and without the flag `i`. They match regardless of case.
+    pub fn upper_case_patterns(&self) -> Vec<String> {
+        let facts = self.facts.iter().filter_map(FactTerm::regex);
+        let classes = self.classes.iter().filter_map(|class| match class {
+            FilterPattern::Regex(regex) => Some(regex),
+            FilterPattern::Exact(_) => None,
+        });
+        let select = self.select().into_iter().flat_map(SelectExpression::folded_regexes);
+        let regexes = facts.chain(classes).chain(select);
+        regexes.filter(|regex| regex.looks_case_sensitive()).map(ToString::to_string).collect()
     }
 
     /// The expression, if any.

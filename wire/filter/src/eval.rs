@@ -267,7 +267,8 @@ mod tests {
             "os.family=~Deb",
             "os.family=/^deb/i",
             "os.family!=redhat",
-            "os.family!~/^deb/",
+            "os.family!~/^eb/",
+            "os.family=~^deb",
             "os.release.major>=12",
             "os.release.major>9",
             "os.release.full>12.10.1",
@@ -315,7 +316,8 @@ mod tests {
     fn terms_that_are_false() {
         for term in [
             "os.family!=DEBIAN",
-            "os.family=~^deb",
+            "os.family=~^eb",
+            "os.family!~/^deb/",
             "os.release.major<9",
             "memory=lots",
             "memory<lots",

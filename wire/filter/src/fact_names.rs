@@ -36,6 +36,13 @@ impl ReferencedFacts {
         }
     }
 
+    /// Adds a top-level name.
+    pub(crate) fn add_name(&mut self, name: &str) {
+        if let Self::Named(names) = self {
+            names.insert(name.to_owned());
+        }
+    }
+
     /// Adds all facts.
     pub(crate) fn add_all(&mut self) {
         *self = Self::All;

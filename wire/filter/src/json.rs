@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ast::{MAX_FILTER_ELEMENTS, NodeFilter};
 use super::document::DocumentQuery;
+use super::error::FaultContext as _;
 use super::pattern::FilterPattern;
 use super::select::SelectExpression;
 use super::term::{FactOperator, FactTerm};
@@ -53,9 +54,13 @@ impl<'de> Deserialize<'de> for NodeFilter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let FilterDocument { fact, class, agent, identity, select, query } =
             deserialize_object(deserializer)?;
+        let classes = class.into_iter().map(|pattern| {
+            let text = pattern.to_string();
+            pattern.ignoring_case().within_text(&text).map_err(Error::custom)
+        });
         let filter = Self {
             facts: fact,
-            classes: class,
+            classes: classes.collect::<Result<_, _>>()?,
             agents: agent,
             identities: identity,
             select: select.map(Box::new),

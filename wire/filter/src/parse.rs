@@ -97,7 +97,9 @@ fn read_value(operator: FactOperator, value: &str) -> Result<(FactOperator, Fact
             FilterFault::new(value.len(), "the closing quote as the last character of the value")
         })?;
         let operand = if operator.takes_regex() {
-            FilterRegex::compile_regex(&text, false).map(FactOperand::Regex)
+            FilterRegex::compile_regex(&text, false)
+                .and_then(FilterRegex::ignoring_case)
+                .map(FactOperand::Regex)
         } else {
             LiteralOperand::parse_part(&text).map(FactOperand::Literal)
         };
@@ -111,7 +113,8 @@ fn read_value(operator: FactOperator, value: &str) -> Result<(FactOperator, Fact
         } else {
             FilterRegex::compile_regex(value, false)
         };
-        return Ok((operator, FactOperand::Regex(expression?)));
+        let expression = expression.and_then(FilterRegex::ignoring_case)?;
+        return Ok((operator, FactOperand::Regex(expression)));
     }
     if value.starts_with(['=', '<', '>', '~']) {
         return expected_at(0, "a value (in quotes, if it begins with = < > or ~)");

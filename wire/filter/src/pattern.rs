@@ -60,6 +60,25 @@ impl FilterPattern {
         Ok(Self::Exact(name))
     }
 
+    /// Parses a pattern for classes, which matches regardless of case.
+    pub(super) fn parse_class(text: &str) -> Result<Self, FilterError> {
+        let start = text.len() - text.trim_start().len();
+        Self::parse_class_part(text.trim()).shifted_by(start).within_text(text)
+    }
+
+    /// Parses exactly `text` as a pattern for classes.
+    pub(super) fn parse_class_part(text: &str) -> Result<Self> {
+        Self::parse_part(text)?.ignoring_case()
+    }
+
+    /// The pattern as Choria matches classes: regardless of case, also as a regular expression.
+    pub(super) fn ignoring_case(self) -> Result<Self> {
+        Ok(match self {
+            Self::Regex(regex) => Self::Regex(regex.ignoring_case()?),
+            exact @ Self::Exact(_) => exact,
+        })
+    }
+
     /// The name, of an exact pattern.
     pub(super) fn exact_name(&self) -> Option<&str> {
         match self {
@@ -98,13 +117,14 @@ impl FilterRegex {
         if let Some(at) = source.find(char::is_control) {
             return expected_at(at, "an escape such as \\t instead of a control character");
         }
-        let regex = RegexBuilder::new(source)
-            .case_insensitive(ignore_case)
-            .size_limit(MAX_COMPILED_REGEX_BYTES)
-            .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
-            .build()
-            .map_err(|error| FilterFault::invalid_regex(0, error))?;
+        let regex = build_regex(source, ignore_case)?;
         Ok(Self { source: source.to_owned(), ignore_case, regex })
+    }
+
+    /// The expression as Choria matches facts and classes: regardless of case. It prints as written.
+    pub(super) fn ignoring_case(self) -> Result<Self> {
+        let regex = build_regex(&self.source, true)?;
+        Ok(Self { regex, ..self })
     }
 
     /// Parses `/source/` or `/source/i`.
@@ -118,6 +138,18 @@ impl FilterRegex {
     /// Whether the expression is found in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
+    }
+
+    /// Whether the source has a letter in upper case that is no part of an escape, and no flag decides about case.
+    pub(super) fn looks_case_sensitive(&self) -> bool {
+        let mut escaped = false;
+        let mut letters = self.source.chars().filter(|c| {
+            let is_literal = !escaped;
+            escaped = *c == '\\' && !escaped;
+            is_literal
+        });
+        let has_flag = self.ignore_case || self.source.starts_with("(?-i)");
+        !has_flag && letters.any(char::is_uppercase)
     }
 
     /// Whether the flag `i` is set.
@@ -145,6 +177,15 @@ impl PartialEq for FilterRegex {
 }
 
 impl Eq for FilterRegex {}
+
+fn build_regex(source: &str, ignore_case: bool) -> Result<Regex> {
+    RegexBuilder::new(source)
+        .case_insensitive(ignore_case)
+        .size_limit(MAX_COMPILED_REGEX_BYTES)
+        .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
+        .build()
+        .map_err(|error| FilterFault::invalid_regex(0, error))
+}
 
 /// The content of `/…/` or `/…/i`, and whether the flag is set. Only the outer slashes delimit.
 pub(super) fn split_slashed_regex(text: &str) -> Option<(&str, bool)> {

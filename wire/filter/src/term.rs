@@ -106,7 +106,9 @@ impl FactTerm {
         let path = read_path(fact).within_text(fact)?;
         let operand = if operator.takes_regex() {
             if value.starts_with('/') {
-                FilterRegex::parse_slashed(value).map(FactOperand::Regex)
+                FilterRegex::parse_slashed(value)
+                    .and_then(FilterRegex::ignoring_case)
+                    .map(FactOperand::Regex)
             } else {
                 expected_at(0, "a regular expression between slashes")
             }
@@ -132,6 +134,14 @@ impl FactTerm {
         match &self.operand {
             FactOperand::Literal(literal) => literal.text.clone(),
             FactOperand::Regex(expression) => expression.to_string(),
+        }
+    }
+
+    /// The regular expression, of a match.
+    pub(super) fn regex(&self) -> Option<&FilterRegex> {
+        match &self.operand {
+            FactOperand::Regex(regex) => Some(regex),
+            FactOperand::Literal(_) => None,
         }
     }
 

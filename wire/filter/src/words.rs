@@ -31,7 +31,7 @@ pub(super) fn parse_words(
         if !content.starts_with('/') && find_operator(&content).is_some() {
             facts.push(FactTerm::parse_part(&content).shifted_by(offset)?);
         } else {
-            classes.push(FilterPattern::parse_part(&content).shifted_by(offset)?);
+            classes.push(FilterPattern::parse_class_part(&content).shifted_by(offset)?);
         }
         rest = after.trim_start();
     }

@@ -232,6 +232,12 @@ impl PolicyRule {
             .collect()
     }
 
+    /// The regular expressions on facts and classes that contain letters in upper case. They match regardless of case.
+    pub fn upper_case_patterns(&self) -> Vec<String> {
+        let filters = [&self.facts.filter, &self.classes.filter].into_iter();
+        filters.flat_map(NodeFilter::upper_case_patterns).collect()
+    }
+
     /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
     pub fn covers_rule(&self, later_rule: &Self) -> bool {
         let (until, actions) = (later_rule.options.until, later_rule.actions.as_ref());

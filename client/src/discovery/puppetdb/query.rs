@@ -149,15 +149,7 @@ fn class_condition(pattern: &FilterPattern) -> Result<Value, PuppetDbQueryError>
         expression @ FilterPattern::Regex(_) => {
             let pattern = expression.to_string();
             let source = postgres_pattern(&pattern)?;
-            let has_upper_case = source.chars().any(char::is_uppercase);
-            // Classes of nodes are in lower case, and capitalised in PuppetDB. Upper case in a pattern matches no class of a node, unless it
-            // ignores case, and with `(?i)` it would here.
-            if has_upper_case && !source.starts_with("(?i)") {
-                let part = "upper case";
-                return Err(PuppetDbQueryError::Pattern { pattern, part });
-            }
-            let source = source.strip_prefix("(?i)").unwrap_or(&source);
-            json!(["~", "title", format!("(?i){source}")])
+            json!(["~", "title", ignoring_case(&source)])
         }
     };
     Ok(in_entity("resources", &json!(["and", ["=", "type", "Class"], title])))
@@ -175,6 +167,11 @@ fn postgres_pattern(pattern: &str) -> Result<String, PuppetDbQueryError> {
         Some(part) => Err(PuppetDbQueryError::Pattern { pattern: pattern.to_owned(), part }),
         None => Ok(source),
     }
+}
+
+/// The expression with the flag that ignores case, as nodes match facts and classes.
+fn ignoring_case(source: &str) -> String {
+    format!("(?i){}", source.strip_prefix("(?i)").unwrap_or(source))
 }
 
 /// Converts `mysql::master` to the catalog's form, `Mysql::Master`.
@@ -208,9 +205,10 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
     };
     match term.operator() {
         FactOperator::Equal => Ok(equal()),
-        FactOperator::Match => {
-            Ok(in_entity("inventory", &json!(["~", path, postgres_pattern(&value)?])))
-        }
+        FactOperator::Match => Ok(in_entity(
+            "inventory",
+            &json!(["~", path, ignoring_case(&postgres_pattern(&value)?)]),
+        )),
         operator => ordered(operator.as_str()),
     }
 }
@@ -347,7 +345,7 @@ mod tests {
             ("/^Role::/i", true),
             ("/(?:a|b)\\d+$/", true),
             ("/a\\\\b/", true),
-            ("/^Role::/", false),
+            ("/^Role::/", true),
             (r"/\bweb\b/", false),
             (r"/web\z/", false),
             ("/(?P<x>web)/", false),

@@ -1,9 +1,12 @@
 //! The expression tree of a query. `compile` builds it, `print` prints it in a form that `compile` converts to the same tree.
 
+use std::cmp::Ordering;
+
 use serde_json::Number;
 
 use super::date::QueryDate;
 use super::path::DocumentPath;
+use super::pql::PqlQuery;
 use crate::pattern::FilterRegex;
 
 /// A query document: all clauses must be true.
@@ -19,6 +22,8 @@ pub(super) enum DocumentClause {
     Logic(LogicOperator, Vec<ClauseList>),
     /// `$loose`: equality and order compare numbers with texts of the same number.
     Loose(ClauseList),
+    /// `$pql`: a query of `PuppetDB`.
+    Pql(Box<PqlQuery>),
 }
 
 /// Operators on query documents.
@@ -117,6 +122,16 @@ impl OrderOperator {
             Self::AtMost => "$lte",
         }
     }
+
+    /// Whether this order of a value to the operand satisfies the operator.
+    pub(super) fn accepts(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Greater => ordering.is_gt(),
+            Self::AtLeast => ordering.is_ge(),
+            Self::Less => ordering.is_lt(),
+            Self::AtMost => ordering.is_le(),
+        }
+    }
 }
 
 impl JsonType {
@@ -154,6 +169,7 @@ impl ClauseList {
         self.0.iter().all(|clause| match clause {
             DocumentClause::Field(..) => false,
             DocumentClause::Loose(inner) => inner.is_unconditional(),
+            DocumentClause::Pql(query) => query.is_unconditional(),
             DocumentClause::Logic(operator, list) => match operator {
                 LogicOperator::And => list.iter().all(Self::is_unconditional),
                 LogicOperator::Or => list.iter().any(Self::is_unconditional),

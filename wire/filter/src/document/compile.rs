@@ -4,6 +4,7 @@ use muster_base::nearest_name;
 
 use super::ast::{ClauseList, DocumentClause, FieldTest, LogicOperator, QueryValue};
 use super::path::DocumentPath;
+use super::pql::{PQL_OPERATOR, PqlQuery};
 use super::read::{RelaxedEntry, RelaxedKind, RelaxedValue};
 use super::{MAX_QUERY_CONDITIONS, MAX_QUERY_REGEXES};
 use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
@@ -79,7 +80,30 @@ impl QueryCompiler {
         if key == LOOSE_OPERATOR {
             return self.compile_document(value, scope).map(DocumentClause::Loose);
         }
-        Err(unknown_operator(at, &key, "$and, $or, $nor, $loose or the path of a field"))
+        if key == PQL_OPERATOR {
+            return self.compile_pql(&value, scope);
+        }
+        Err(unknown_operator(at, &key, "$and, $or, $nor, $loose, $pql or the path of a field"))
+    }
+
+    fn compile_pql(&mut self, value: &RelaxedValue, scope: PathScope) -> Result<DocumentClause> {
+        let RelaxedKind::Text(text) = &value.kind else {
+            return expected_at(value.at, "a query in PQL in quotes after $pql");
+        };
+        if scope == PathScope::Element {
+            return expected_at(value.at, "$pql outside of $elemMatch: it selects nodes");
+        }
+        let query = PqlQuery::parse(text).shifted_by(value.at + 1)?;
+        self.add_pql(value.at, query)
+    }
+
+    /// Adds a query in PQL, which counts for the same limits.
+    pub(super) fn add_pql(&mut self, at: usize, query: PqlQuery) -> Result<DocumentClause> {
+        let usage = query.usage();
+        self.conditions += usage.conditions;
+        self.regexes += usage.regexes;
+        self.check_counts(at)?;
+        Ok(DocumentClause::Pql(Box::new(query)))
     }
 
     fn compile_documents(
@@ -157,11 +181,8 @@ impl QueryCompiler {
         source: &str,
         flags: &str,
     ) -> Result<FilterRegex> {
-        self.count_condition(at)?;
         self.regexes += 1;
-        if self.regexes > MAX_QUERY_REGEXES {
-            return expected_at(at, format!("at most {MAX_QUERY_REGEXES} regular expressions"));
-        }
+        self.count_condition(at)?;
         if flags.contains(|c| !"imsx".contains(c)) {
             return expected_at(
                 at,
@@ -179,6 +200,13 @@ impl QueryCompiler {
 
     fn count_condition(&mut self, at: usize) -> Result<()> {
         self.conditions += 1;
+        self.check_counts(at)
+    }
+
+    fn check_counts(&self, at: usize) -> Result<()> {
+        if self.regexes > MAX_QUERY_REGEXES {
+            return expected_at(at, format!("at most {MAX_QUERY_REGEXES} regular expressions"));
+        }
         if self.conditions > MAX_QUERY_CONDITIONS {
             return expected_at(
                 at,
@@ -204,13 +232,19 @@ pub(super) fn unknown_operator(at: usize, name: &str, expected: &str) -> FilterF
         _ if FIELD_OPERATORS.contains(&name) => {
             format!("write {name} after the path of a field: {{ 'facts.a': {{ {name}: ... }} }}")
         }
-        _ if name == LOOSE_OPERATOR
+        _ if matches!(name, LOOSE_OPERATOR | PQL_OPERATOR)
             || LogicOperator::ALL.iter().any(|known| known.as_str() == name) =>
         {
             format!("write {name} in place of a path: {{ {name}: ... }}")
         }
         _ => {
-            let known = FIELD_OPERATORS.into_iter().chain(["$and", "$or", "$nor", LOOSE_OPERATOR]);
+            let known = FIELD_OPERATORS.into_iter().chain([
+                "$and",
+                "$or",
+                "$nor",
+                LOOSE_OPERATOR,
+                PQL_OPERATOR,
+            ]);
             match nearest_name(name, known) {
                 Some(nearest) => format!("{name} is unknown; did you mean {nearest}?"),
                 None => format!("{name} is unknown"),

@@ -77,6 +77,11 @@ impl DocumentClause {
                 tests.iter().all(|test| test.is_true(subject, loose)).into()
             }
             Self::Loose(inner) => inner.evaluate_clauses(scope, true),
+            Self::Pql(query) => match scope {
+                DocumentScope::Node(node) => query.evaluate(node),
+                // The compiler refuses it.
+                DocumentScope::Element(_) => TruthValue::False,
+            },
             Self::Logic(operator, list) => {
                 let truths = list.iter().map(|document| document.evaluate_clauses(scope, loose));
                 match operator {
@@ -189,11 +194,6 @@ impl OrderOperator {
             None if *literal == QueryValue::Null => Some(Ordering::Equal),
             None => None,
         };
-        ordering.is_some_and(|ordering| match self {
-            Self::Greater => ordering.is_gt(),
-            Self::AtLeast => ordering.is_ge(),
-            Self::Less => ordering.is_lt(),
-            Self::AtMost => ordering.is_le(),
-        })
+        ordering.is_some_and(|ordering| self.accepts(ordering))
     }
 }

@@ -43,6 +43,7 @@ impl DocumentClause {
             Self::Loose(inner) => {
                 format!("{} (numbers equal texts of the same number)", inner.explain_document())
             }
+            Self::Pql(query) => format!("that PuppetDB would select with {}", query.text()),
             Self::Logic(operator, list) => {
                 let phrases: Vec<_> = list.iter().map(ClauseList::explain_document).collect();
                 match operator {

@@ -5,7 +5,7 @@
 //! requests carry it, and it parses back as the same query. The meaning is that of `MongoDB`'s documentation;
 //! `docs/decisions/0055` lists the differences.
 //!
-//! The stages: `scan` and `read` parse relaxed JSON, `pql` parses PQL into the same values, `compile`, `operators` and `path` convert it to the tree of `ast`; `eval`,
+//! The stages: `scan` and `read` parse relaxed JSON, `pql` parses and evaluates PQL, `compile`, `operators` and `path` convert it to the tree of `ast`; `eval`,
 //! `explain` and `print` are functions of the tree; `walk`, `value` and `date` are the data.
 
 mod ast;
@@ -31,7 +31,7 @@ pub use date::parse_millis as parse_date_millis;
 
 use ast::{ClauseList, DocumentClause, LogicOperator};
 
-use super::error::{FaultContext as _, FilterError, FilterFault, Result};
+use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
 
 /// Longest query in bytes, as written and as printed.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -64,7 +64,7 @@ impl DocumentQuery {
     /// ```
     /// # use muster_filter::DocumentQuery;
     /// let query = DocumentQuery::parse_written("inventory[certname] { facts.os.family = 'Debian' }")?;
-    /// assert_eq!(query.to_string(), r#"{"facts.os.family":"Debian"}"#);
+    /// assert_eq!(query.to_string(), r#"{"$pql":"inventory[certname] { facts.os.family = 'Debian' }"}"#);
     /// # Ok::<(), muster_filter::FilterError>(())
     /// ```
     pub fn parse_written(text: &str) -> Result<Self, FilterError> {
@@ -79,12 +79,19 @@ impl DocumentQuery {
             return Err(too_long(MAX_QUERY_BYTES));
         }
         let mut compiler = compile::QueryCompiler::default();
-        let query = compiler.compile_document(pql::read_pql(text)?, compile::PathScope::Node)?;
-        Ok(Self(query))
+        let query = pql::PqlQuery::parse(text)?;
+        if query.is_unconditional() {
+            return Ok(Self(ClauseList::default()));
+        }
+        Ok(Self(ClauseList(vec![compiler.add_pql(0, query)?])))
     }
 
     /// Parses what a user writes as a query whose equality and order compare numbers with texts of the same number, as with the operator `$loose`.
     pub fn parse_loose(text: &str) -> Result<Self, FilterError> {
+        if pql::is_pql(text) {
+            let expected = "a query document: PQL compares as PuppetDB does, without --loose";
+            return expected_at(0, expected).within_text(text);
+        }
         let query = Self::parse_written(text)?;
         if query.is_unconditional() {
             return Ok(query);

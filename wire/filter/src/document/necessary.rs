@@ -21,31 +21,33 @@ impl DocumentQuery {
 impl DocumentQuery {
     /// Adds the facts that the query reads.
     pub(crate) fn add_referenced_facts(query: &Self, found: &mut ReferencedFacts) {
-        visit_paths(&query.0, &mut |path| match path {
-            DocumentPath::Facts(Some(path)) => found.add_path(path),
-            DocumentPath::Facts(None) => found.add_all(),
+        visit_fields(&query.0, &mut |field| match field {
+            DocumentClause::Field(DocumentPath::Facts(Some(path)), _) => found.add_path(path),
+            DocumentClause::Field(DocumentPath::Facts(None), _) => found.add_all(),
+            DocumentClause::Pql(query) => query.add_referenced_facts(found),
             _ => {}
         });
     }
 
     /// Adds the parts of the state that the query reads.
     pub(crate) fn add_referenced_state(query: &Self, found: &mut ReferencedFacts) {
-        visit_paths(&query.0, &mut |path| match path {
-            DocumentPath::State(Some(path)) => found.add_path(path),
-            DocumentPath::State(None) => found.add_all(),
+        visit_fields(&query.0, &mut |field| match field {
+            DocumentClause::Field(DocumentPath::State(Some(path)), _) => found.add_path(path),
+            DocumentClause::Field(DocumentPath::State(None), _) => found.add_all(),
             _ => {}
         });
     }
 }
 
-fn visit_paths(document: &ClauseList, visit: &mut dyn FnMut(&DocumentPath)) {
+/// Visits the clauses that contain no others.
+fn visit_fields(document: &ClauseList, visit: &mut dyn FnMut(&DocumentClause)) {
     for clause in &document.0 {
         match clause {
-            DocumentClause::Field(path, _) => visit(path),
-            DocumentClause::Loose(inner) => visit_paths(inner, visit),
+            DocumentClause::Field(..) | DocumentClause::Pql(_) => visit(clause),
+            DocumentClause::Loose(inner) => visit_fields(inner, visit),
             DocumentClause::Logic(_, list) => {
                 for document in list {
-                    visit_paths(document, visit);
+                    visit_fields(document, visit);
                 }
             }
         }
@@ -60,6 +62,7 @@ fn gather_conditions(document: &ClauseList, loose: bool, found: &mut Vec<Necessa
                 found.extend(alternatives.filter_map(|values| condition(path, &values, loose)));
             }
             DocumentClause::Loose(inner) => gather_conditions(inner, true, found),
+            DocumentClause::Pql(query) => query.gather_conditions(found),
             DocumentClause::Logic(LogicOperator::And, list) => {
                 for document in list {
                     gather_conditions(document, loose, found);

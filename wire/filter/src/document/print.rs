@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::ast::{ClauseList, DocumentClause, ElementTest, FieldTest, QueryValue};
 use super::compile::LOOSE_OPERATOR;
+use super::pql::PQL_OPERATOR;
 use crate::pattern::FilterRegex;
 
 impl Display for ClauseList {
@@ -31,6 +32,7 @@ impl Display for DocumentClause {
                 out.write_char(']')
             }
             Self::Loose(inner) => write!(out, "\"{LOOSE_OPERATOR}\":{inner}"),
+            Self::Pql(query) => write!(out, "\"{PQL_OPERATOR}\":{}", JsonText(query.text())),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::{FilterFault, Result, expected_at};
 
 /// A position in the text of a query.
+#[derive(Clone, Copy)]
 pub(super) struct TextScanner<'a> {
     text: &'a str,
     at: usize,
@@ -27,7 +28,8 @@ impl<'a> TextScanner<'a> {
         self.rest().chars().next()
     }
 
-    fn next_char(&mut self) -> Option<char> {
+    /// Consumes the next character.
+    pub(super) fn next_char(&mut self) -> Option<char> {
         let next = self.peek()?;
         self.at += next.len_utf8();
         Some(next)

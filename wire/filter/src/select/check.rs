@@ -83,7 +83,7 @@ impl SelectChecker<'_> {
                 return expected_at(at, expected);
             }
             SelectValueKind::Word(text) | SelectValueKind::Regex(text) => {
-                SelectCondition::Class(self.parse_pattern(at, &text)?)
+                SelectCondition::Class(self.parse_class_pattern(at, &text)?)
             }
             SelectValueKind::Text(_) | SelectValueKind::List(_) => {
                 return expected_at(at, "a condition, not a string (class(\"...\") is a class)");
@@ -100,6 +100,17 @@ impl SelectChecker<'_> {
         test: ValueTest,
     ) -> Result<SelectCondition> {
         self.check_test_kind(at, &subject, &test)?;
+        let test = match (&subject, test) {
+            // Facts match regardless of case, outputs of data sources as written.
+            (
+                ConditionSubject::Fact(_),
+                ValueTest::Compare(operator, FactOperand::Regex(regex)),
+            ) => {
+                let regex = regex.ignoring_case().shifted_by(at)?;
+                ValueTest::Compare(operator, FactOperand::Regex(regex))
+            }
+            (_, test) => test,
+        };
         Ok(SelectCondition::Test(subject, test))
     }
 
@@ -131,7 +142,7 @@ impl SelectChecker<'_> {
                 let usage = format!("{name}(\"name\")");
                 match (name, expect_arguments(at, call.arguments, &usage)?) {
                     ("agent", [name]) => self.pattern_from_value(name).map(SelectCondition::Agent),
-                    ("class", [name]) => self.pattern_from_value(name).map(SelectCondition::Class),
+                    ("class", [name]) => self.class_from_value(name).map(SelectCondition::Class),
                     (_, [word]) => self.parse_with_call(word),
                 }
             }
@@ -163,7 +174,7 @@ impl SelectChecker<'_> {
     fn parse_with_call(&mut self, word: SelectValue) -> Result<SelectCondition> {
         let (at, word) = expect_quoted_text(word)?;
         if word.starts_with('/') || find_operator(&word).is_none() {
-            return self.parse_pattern(at, &word).map(SelectCondition::With);
+            return self.parse_class_pattern(at, &word).map(SelectCondition::With);
         }
         let FactTerm { path, operator, operand } = FactTerm::parse_part(&word).shifted_by(at)?;
         let operand = match operand {
@@ -171,7 +182,7 @@ impl SelectChecker<'_> {
             literal @ FactOperand::Literal(_) => literal,
         };
         let test = ValueTest::Compare(operator, operand);
-        Ok(SelectCondition::Test(ConditionSubject::Fact(path), test))
+        self.value_condition(at, ConditionSubject::Fact(path), test)
     }
 
     /// `value in collection`, `fact in [values]`.
@@ -211,9 +222,7 @@ impl SelectChecker<'_> {
     ) -> Result<SelectCondition> {
         let collection_at = collection.at;
         match self.parse_collection(collection)? {
-            MemberCollection::Classes => {
-                self.pattern_from_value(member).map(SelectCondition::Class)
-            }
+            MemberCollection::Classes => self.class_from_value(member).map(SelectCondition::Class),
             MemberCollection::Agents => self.pattern_from_value(member).map(SelectCondition::Agent),
             MemberCollection::Subject(subject) => {
                 let (at, member) = match member.kind {
@@ -275,6 +284,15 @@ impl SelectChecker<'_> {
         }
         let (at, name) = expect_quoted_text(value)?;
         self.parse_pattern(at, &name)
+    }
+
+    fn class_from_value(&mut self, value: SelectValue) -> Result<FilterPattern> {
+        let at = value.at;
+        self.pattern_from_value(value)?.ignoring_case().shifted_by(at)
+    }
+
+    fn parse_class_pattern(&mut self, at: usize, text: &str) -> Result<FilterPattern> {
+        self.parse_pattern(at, text)?.ignoring_case().shifted_by(at)
     }
 
     fn parse_pattern(&mut self, at: usize, text: &str) -> Result<FilterPattern> {

@@ -14,6 +14,7 @@ use super::ast::{
 };
 use super::semver::VersionConstraint;
 use crate::lookup::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
+use crate::pattern::{FilterPattern, FilterRegex};
 use crate::state::{FactPath, NodeView};
 use crate::term::{FactOperand, FactOperator, LiteralOperand};
 
@@ -55,6 +56,22 @@ impl SelectExpression {
         terms
             .filter_map(|condition| match condition {
                 SelectCondition::Test(ConditionSubject::Fact(path), _) => Some(path),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The regular expressions on facts and classes.
+    pub(crate) fn folded_regexes(&self) -> Vec<&FilterRegex> {
+        let terms = self.0.leaf_terms().into_iter();
+        terms
+            .filter_map(|condition| match condition {
+                SelectCondition::Test(
+                    ConditionSubject::Fact(_),
+                    ValueTest::Compare(_, FactOperand::Regex(regex)),
+                )
+                | SelectCondition::Class(FilterPattern::Regex(regex))
+                | SelectCondition::With(FilterPattern::Regex(regex)) => Some(regex),
                 _ => None,
             })
             .collect()

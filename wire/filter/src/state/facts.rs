@@ -84,6 +84,11 @@ impl NodeFacts {
         self.known_names.as_ref().is_none_or(|known_names| known_names.contains(path.as_str()))
     }
 
+    /// Whether the value of this top-level name, or its absence, is certain.
+    pub fn is_name_known(&self, name: &str) -> bool {
+        self.known_names.as_ref().is_none_or(|known_names| known_names.contains(name))
+    }
+
     /// Whether every source was read.
     pub fn is_complete(&self) -> bool {
         self.known_names.is_none()

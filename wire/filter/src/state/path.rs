@@ -71,7 +71,7 @@ pub(super) fn split_segments(text: &str) -> PathSegments<'_> {
 }
 
 /// `key` as a path segment, quoted if necessary.
-pub(super) fn quote_segment_if_needed(key: &str) -> String {
+pub(crate) fn quote_segment_if_needed(key: &str) -> String {
     if !key.is_empty() && key.chars().all(|c| c != '.' && is_plain(c)) {
         key.to_owned()
     } else {

@@ -1,6 +1,6 @@
 //! Filters: the evaluator compared with an independent model, round trips, and arbitrary input. No node and no broker is involved.
 
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{NodeFacts, NodeView};
 use muster_filter::{FactOperator, FactTerm, FilterPattern, NodeFilter};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -124,7 +124,7 @@ mod model {
             other => other.to_string(),
         };
         if operator == FactOperator::Match {
-            return Regex::new(wanted).unwrap().is_match(&shown);
+            return Regex::new(&format!("(?i){wanted}")).unwrap().is_match(&shown);
         }
         let looks_numeric = Regex::new(r"^[+-]?[0-9]+(\.[0-9]+)?$").unwrap();
         let number =
@@ -321,5 +321,38 @@ fn a4_10_words_are_facts_or_classes_and_all_must_match() {
     ] {
         let filter = NodeFilter::default().with_words(words).unwrap();
         assert_eq!(filter.matches(&node), expected, "{words}");
+    }
+}
+
+#[test]
+fn regular_expressions_on_facts_and_classes_ignore_case_as_in_choria() {
+    let map = serde_json::json!({"environment": "production", "os": {"name": "Debian"}});
+    let facts = NodeFacts::from_value(map).unwrap();
+    let (classes, agents) = (["role::web".to_owned()], ["rpcutil".to_owned()]);
+    let view = NodeView { agents: &agents, ..crate::view_of(&facts, &classes) };
+    let filter = NodeFilter::default;
+    for (filter, expected) in [
+        (filter().with_fact("environment=/^Prod/"), true),
+        (filter().with_fact("environment=~^PROD"), true),
+        (filter().with_fact("environment!~/^Prod/"), false),
+        (filter().with_fact("os.name=/debian/"), true),
+        (filter().with_fact("environment=/(?-i)^Prod/"), false),
+        (filter().with_class("/^Role::/"), true),
+        (filter().with_class("/(?-i)^Role::/"), false),
+        (filter().with_words("environment=/^Prod/ /^Role::/"), true),
+        (filter().with_select("environment=/^Prod/ and /^Role::/"), true),
+        (filter().with_select("with('environment=/^Prod/') and with('/^Role/')"), true),
+        (filter().with_select("fact('environment') matches 'PROD'"), true),
+        (filter().with_identity("/^DB/"), false),
+        (filter().with_identity("/^DB/i"), true),
+        (filter().with_agent("/^RPC/"), false),
+        (filter().with_select("agent('/^RPC/')"), false),
+        (filter().with_query("{facts.environment: /^Prod/}"), false),
+    ] {
+        let filter = filter.unwrap();
+        assert_eq!(filter.matches(&view), expected, "{}", filter.explain());
+        let carried: NodeFilter =
+            serde_json::from_str(&serde_json::to_string(&filter).unwrap()).unwrap();
+        assert_eq!(carried.matches(&view), expected, "{}", filter.explain());
     }
 }

@@ -4,8 +4,10 @@
 
 mod document;
 mod filter;
+mod long;
 mod mongodb;
 mod pql;
+mod pql_answers;
 mod select;
 mod sources;
 

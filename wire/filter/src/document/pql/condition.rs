@@ -1,0 +1,200 @@
+//! The expression tree of a query in PQL, and what it reads.
+
+use serde_json::{Number, Value};
+
+use super::super::ast::OrderOperator;
+use crate::fact_names::ReferencedFacts;
+use crate::necessary::{FactIndexKey, NecessaryCondition};
+use crate::number::NumericValue;
+use crate::pattern::{FilterRegex, lower_case};
+use crate::state::FactPath;
+use crate::state::path::quote_segment_if_needed;
+
+/// A query, its text in one line, and how much of the limits it uses.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) struct PqlQuery {
+    pub(super) text: String,
+    /// `None` if the query selects all nodes.
+    pub(super) condition: Option<PqlLogic<NodeTest>>,
+    pub(super) usage: PqlUsage,
+}
+
+impl Eq for PqlQuery {}
+
+/// What is limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct PqlUsage {
+    pub(in super::super) conditions: usize,
+    pub(in super::super) regexes: usize,
+}
+
+/// Tests joined by `and`, `or` and `!`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum PqlLogic<T> {
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Not(Box<Self>),
+    Test(T),
+}
+
+/// A test of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum NodeTest {
+    Certname(TextTest),
+    Fact(Vec<FactPathPart>, FactTest),
+    /// `facts { }`: the condition is true for one of the top-level facts.
+    FactRows(PqlLogic<RowTest>),
+    /// `resources { }`: the condition is true for one of the classes.
+    ClassRows(PqlLogic<RowTest>),
+    /// `inventory { }` in a query of `nodes`.
+    Inventory(Box<PqlLogic<Self>>),
+}
+
+/// A part of a fact's path: `disks[0]` has an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FactPathPart {
+    pub(super) name: String,
+    pub(super) index: Option<usize>,
+}
+
+/// A test of the value at a path of `facts`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum FactTest {
+    Equal(Value),
+    Order(OrderOperator, Number),
+    Match(FilterRegex),
+    IsNull(bool),
+}
+
+/// A test of a row of `facts { }` or `resources { }`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum RowTest {
+    Certname(TextTest),
+    /// The name of the fact, or the title of the resource.
+    Name(TextTest),
+    /// The type of the resource.
+    Type(TextTest),
+    /// The value of the fact.
+    Value(FactTest),
+    /// The value of the fact is one of these.
+    ValueIn(Vec<Value>),
+}
+
+/// A test of a text that is never null.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum TextTest {
+    In(Vec<String>),
+    Match(FilterRegex),
+    IsNull(bool),
+}
+
+impl PqlQuery {
+    /// The query in one line.
+    pub(in super::super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(in super::super) fn usage(&self) -> PqlUsage {
+        self.usage
+    }
+
+    /// Whether the query selects all nodes.
+    pub(in super::super) fn is_unconditional(&self) -> bool {
+        self.condition.is_none()
+    }
+
+    /// Adds the facts that the query reads.
+    pub(in super::super) fn add_referenced_facts(&self, found: &mut ReferencedFacts) {
+        if let Some(condition) = &self.condition {
+            add_facts(condition, found);
+        }
+    }
+
+    /// Adds conditions that every selected node satisfies.
+    pub(in super::super) fn gather_conditions(&self, found: &mut Vec<NecessaryCondition>) {
+        if let Some(condition) = &self.condition {
+            gather_node_conditions(condition, found);
+        }
+    }
+}
+
+impl<T> PqlLogic<T> {
+    /// Visits every test.
+    fn visit(&self, visit: &mut dyn FnMut(&T)) {
+        match self {
+            Self::And(list) | Self::Or(list) => list.iter().for_each(|inner| inner.visit(visit)),
+            Self::Not(inner) => inner.visit(visit),
+            Self::Test(test) => visit(test),
+        }
+    }
+
+    /// Visits the tests that must all be true.
+    fn visit_required(&self, visit: &mut dyn FnMut(&T)) {
+        match self {
+            Self::And(list) => list.iter().for_each(|inner| inner.visit_required(visit)),
+            Self::Test(test) => visit(test),
+            Self::Or(_) | Self::Not(_) => {}
+        }
+    }
+
+    /// Whether the condition is true only if a test is true for which `accept` is.
+    pub(super) fn requires(&self, accept: &dyn Fn(&T) -> bool) -> bool {
+        match self {
+            Self::And(list) => list.iter().any(|inner| inner.requires(accept)),
+            Self::Or(list) => list.iter().all(|inner| inner.requires(accept)),
+            Self::Not(_) => false,
+            Self::Test(test) => accept(test),
+        }
+    }
+}
+
+fn add_facts(condition: &PqlLogic<NodeTest>, found: &mut ReferencedFacts) {
+    condition.visit(&mut |test| match test {
+        NodeTest::Fact(path, _) => {
+            if let Some(first) = path.first() {
+                found.add_name(&first.name);
+            }
+        }
+        NodeTest::FactRows(_) => found.add_all(),
+        NodeTest::Inventory(inner) => add_facts(inner, found),
+        NodeTest::Certname(_) | NodeTest::ClassRows(_) => {}
+    });
+}
+
+fn gather_node_conditions(condition: &PqlLogic<NodeTest>, found: &mut Vec<NecessaryCondition>) {
+    condition.visit_required(&mut |test| match test {
+        NodeTest::Certname(TextTest::In(names)) => {
+            found.push(NecessaryCondition::Identity(names.clone()));
+        }
+        NodeTest::Fact(path, FactTest::Equal(value)) => found.extend(fact_condition(path, value)),
+        NodeTest::ClassRows(rows) => rows.visit_required(&mut |row| {
+            if let RowTest::Name(TextTest::In(titles)) = row {
+                // Every node with a catalog has the class main, which classes do not list.
+                if !titles.iter().any(|title| title == super::eval::MAIN_CLASS) {
+                    let names = titles.iter().map(|title| lower_case(title)).collect();
+                    found.push(NecessaryCondition::Class(names));
+                }
+            }
+        }),
+        NodeTest::Inventory(inner) => gather_node_conditions(inner, found),
+        NodeTest::Certname(_) | NodeTest::Fact(..) | NodeTest::FactRows(_) => {}
+    });
+}
+
+/// The condition for an index; none if a part has an index, because that of a scalar can be the scalar itself.
+fn fact_condition(path: &[FactPathPart], value: &Value) -> Option<NecessaryCondition> {
+    let key = match value {
+        Value::Bool(value) => FactIndexKey::Boolean(*value),
+        Value::Number(number) => FactIndexKey::of_number(NumericValue::from_json(number)?),
+        Value::String(text) => FactIndexKey::Text(lower_case(text)),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    if path.iter().any(|part| part.index.is_some()) {
+        return None;
+    }
+    let names: Vec<_> = path.iter().map(|part| quote_segment_if_needed(&part.name)).collect();
+    let path = FactPath::parse(&names.join(".")).ok()?;
+    // A name that contains both kinds of quotes is another path.
+    let is_same = path.segments().eq(names.iter().map(|name| name.trim_matches(['"', '\''])));
+    is_same.then(|| NecessaryCondition::Fact(path, [key].into()))
+}
