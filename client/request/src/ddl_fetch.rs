@@ -131,7 +131,7 @@ mod tests {
             NodeReply {
                 node: Identity::parse(node).unwrap(),
                 status: ReplyStatus::Ok,
-                message: "OK".to_owned(),
+                message: "OK".to_owned().into(),
                 reason: None,
                 data: data.as_object().cloned().unwrap(),
                 took: 1,

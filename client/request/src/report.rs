@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_base::NodeText;
 use muster_client::{ConnectionDisturbance, ReceivedReply, RolloutStopReason};
 use muster_ddl::ActionSchema;
 use muster_ddl::aggregate::{OutputSummary, ReplySummarizer};
@@ -90,7 +91,7 @@ pub struct NodeReply {
     /// The status.
     pub status: ReplyStatus,
     /// The status message of the node.
-    pub message: String,
+    pub message: NodeText,
     /// The reason of a failure, with details.
     pub reason: Option<ReplyReason>,
     /// The action's outputs.
@@ -106,7 +107,7 @@ impl From<&NodeReply> for JobReply {
         Self {
             sender: reply.node.clone(),
             statuscode: reply.status,
-            statusmsg: reply.message.clone(),
+            statusmsg: reply.message.raw().to_owned(),
             reason: reply.reason.clone(),
             took_ms: reply.took,
             data: record_outputs(&reply.data),
@@ -149,7 +150,7 @@ impl NodeReply {
         Self {
             node: reply.sender,
             status: reply.statuscode,
-            message: reply.statusmsg,
+            message: reply.statusmsg.into(),
             reason: reply.reason,
             data,
             took: reply.took,

@@ -13,7 +13,7 @@ pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> NodeRep
     NodeReply {
         node: node.parse().unwrap(),
         status: code.try_into().unwrap(),
-        message: message.to_owned(),
+        message: message.to_owned().into(),
         reason: None,
         data: serde_json::from_value(data).unwrap(),
         took: 3,

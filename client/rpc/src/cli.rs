@@ -120,6 +120,9 @@ pub struct GlobalArgs {
     /// When to use colours: auto, always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true, help_heading = GLOBAL_HEADING)]
     pub color: ColorMode,
+    /// Print values of --jq, --template and jsonpath unescaped
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
+    pub raw: bool,
 }
 
 /// When to use colours.

@@ -35,7 +35,7 @@ use crate::cli::{Cli, CommandLineMessage};
 use crate::environment::ProcessEnvironment;
 use crate::error::{Error, MonitoringCheckError, RuntimeStartError};
 use crate::exit::CommandExitCode;
-use crate::printer::OutputPrinter;
+use crate::printer::{DataOutput, OutputPrinter};
 use crate::screen::Screen;
 
 fn main() -> ExitCode {
@@ -46,9 +46,12 @@ fn main() -> ExitCode {
     let environment = ProcessEnvironment::from_process();
     let screen = Screen::from_stdout(environment.columns);
     let color = cli.color_choice();
-    let data = Box::new(AutoStream::new(std::io::stdout(), color));
+    let data = AutoStream::new(std::io::stdout(), color);
+    // The stream itself would remove the control characters of raw values.
+    let has_styles = data.current_choice() != anstream::ColorChoice::Never;
+    let data = DataOutput { writer: Box::new(data.into_inner()), screen, has_styles };
     let messages = Box::new(AutoStream::new(std::io::stderr(), color));
-    let printer = OutputPrinter::new(cli.verbosity_level(), data, screen, messages);
+    let printer = OutputPrinter::new(cli.verbosity_level(), cli.global.raw, data, messages);
     let is_check = cli.command.is_monitoring_check();
     let exit = run_command(cli, &environment, &printer).unwrap_or_else(|error| {
         let error = if is_check { MonitoringCheckError::wrap(error) } else { error };

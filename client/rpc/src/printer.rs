@@ -1,4 +1,4 @@
-//! All printing. Data goes to standard output, messages to standard error; the content is the caller's.
+//! All printing. Data goes to standard output, messages to standard error. Everything is escaped here, except the styles.
 //!
 //! Colour is used at a terminal, unless `NO_COLOR` or `--color` specifies otherwise; no information depends on colour.
 
@@ -7,25 +7,24 @@ use std::io;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::render::json;
-use crate::render::printable::escape_except_styles;
+use crate::render::printable::{TextStyle, printed_text, styled_line};
 use crate::screen::Screen;
 
 /// Success.
-pub const GOOD: Style = AnsiColor::Green.on_default();
+pub const GOOD: TextStyle = TextStyle { is_bold: false, color: Some(32) };
 /// Failure.
-pub const BAD: Style = AnsiColor::Red.on_default().bold();
+pub const BAD: TextStyle = TextStyle { is_bold: true, color: Some(31) };
 /// Warning.
-pub const WARNING: Style = AnsiColor::Yellow.on_default();
+pub const WARNING: TextStyle = TextStyle { is_bold: false, color: Some(33) };
 /// Next steps; paths and commands.
-pub const HINT: Style = AnsiColor::Cyan.on_default();
+pub const HINT: TextStyle = TextStyle { is_bold: false, color: Some(36) };
 /// Headings.
-pub const STRONG: Style = Style::new().bold();
+pub const STRONG: TextStyle = TextStyle { is_bold: true, color: None };
 
 /// Standard output, or the output file, is closed or full.
 #[derive(Debug, thiserror::Error)]
@@ -65,15 +64,20 @@ pub enum VerbosityLevel {
     Verbose,
 }
 
-/// Destination of data, and its dimensions.
-struct DataOutput {
-    writer: Box<dyn Write + Send>,
-    screen: Screen,
+/// Destination of data.
+pub struct DataOutput {
+    /// Where it is written.
+    pub writer: Box<dyn Write + Send>,
+    /// Its dimensions.
+    pub screen: Screen,
+    /// Whether styles are printed.
+    pub has_styles: bool,
 }
 
 /// Prints messages and data.
 pub struct OutputPrinter {
     verbosity: VerbosityLevel,
+    is_raw: bool,
     data: Mutex<DataOutput>,
     messages: Mutex<Box<dyn Write + Send>>,
 }
@@ -85,23 +89,24 @@ impl std::fmt::Debug for OutputPrinter {
 }
 
 impl OutputPrinter {
-    /// Creates a printer for two writers.
+    /// Creates a printer. If `is_raw`, the values of expressions and templates are printed without escapes.
     pub fn new(
         verbosity: VerbosityLevel,
-        writer: Box<dyn Write + Send>,
-        screen: Screen,
+        is_raw: bool,
+        data: DataOutput,
         messages: Box<dyn Write + Send>,
     ) -> Self {
-        Self {
-            verbosity,
-            data: Mutex::new(DataOutput { writer, screen }),
-            messages: Mutex::new(messages),
-        }
+        Self { verbosity, is_raw, data: Mutex::new(data), messages: Mutex::new(messages) }
     }
 
-    /// Redirects data to another writer.
+    /// Whether the values of expressions and templates are printed without escapes.
+    pub fn prints_raw_values(&self) -> bool {
+        self.is_raw
+    }
+
+    /// Redirects data to another writer, without styles.
     pub fn redirect_data(&self, writer: Box<dyn Write + Send>, screen: Screen) {
-        *self.lock_data() = DataOutput { writer, screen };
+        *self.lock_data() = DataOutput { writer, screen, has_styles: false };
     }
 
     /// The dimensions of the data output.
@@ -120,34 +125,49 @@ impl OutputPrinter {
 
     /// Prints a line of data.
     pub fn print_line(&self, line: impl Display) -> Result<(), PrintError> {
-        self.print_text(format_args!("{line}\n"))
+        self.print_text(styled_line(line) + "\n")
     }
 
-    /// Prints data without adding a line end. Control characters are escaped, except those of the styles.
+    /// Prints lines of data without adding a line end.
     pub fn print_text(&self, text: impl Display) -> Result<(), PrintError> {
-        let text = text.to_string();
+        let has_styles = self.lock_data().has_styles;
+        self.write_data(&printed_text(&text.to_string(), has_styles))
+    }
+
+    /// Prints the value of an expression or a template.
+    pub fn print_value(&self, text: &str) -> Result<(), PrintError> {
+        if self.is_raw { self.write_data(text) } else { self.print_text(text) }
+    }
+
+    /// Prints a table instead of the last one, which had this many lines: moves up to its first line, and clears everything below.
+    pub fn print_redrawn(&self, drawn_lines: usize, text: &str) -> Result<(), PrintError> {
+        if drawn_lines > 0 {
+            self.write_data(&format!("\u{1b}[{drawn_lines}A\u{1b}[J"))?;
+        }
+        self.print_text(text)
+    }
+
+    fn write_data(&self, text: &str) -> Result<(), PrintError> {
         let writer = &mut self.lock_data().writer;
-        write!(writer, "{}", escape_except_styles(&text))
-            .and_then(|()| writer.flush())
-            .map_err(PrintError)
+        Ok(writer.write_all(text.as_bytes()).and_then(|()| writer.flush())?)
     }
 
     /// Prints an indented JSON document.
     pub fn print_json(&self, document: &impl Serialize) -> Result<(), PrintError> {
-        self.print_line(json::to_safe_text(document)?)
+        self.print_text(json::to_safe_text(document)? + "\n")
     }
 
     /// Prints a message.
     pub fn print_message(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Normal {
-            self.print_question(line);
+            self.print_question(styled_line(line));
         }
     }
 
     /// Prints a message for verbose output.
     pub fn print_detail(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Verbose {
-            self.print_question(line);
+            self.print_question(styled_line(line));
         }
     }
 
@@ -158,20 +178,26 @@ impl OutputPrinter {
 
     /// Prints a warning, which does not stop the command.
     pub fn print_warning(&self, line: impl Display) {
-        self.print_question(format_args!("{WARNING}warning:{WARNING:#} {line}"));
+        self.print_question(styled_line(format_args!("{WARNING}warning:{WARNING:#} {line}")));
     }
 
-    /// Prints the reason of a failure.
-    pub fn print_error(&self, line: impl Display) {
-        self.print_question(format_args!("{BAD}error:{BAD:#} {line}"));
+    /// Prints the reason of a failure, which may have several lines. All but the first are indented, so that none looks like another message.
+    pub fn print_error(&self, text: impl Display) {
+        let text = text.to_string();
+        let indent = |line: &str| {
+            let is_indented = line.is_empty() || line.starts_with(' ');
+            format!("\n{}{line}", if is_indented { "" } else { "  " })
+        };
+        let (first, others) = text.split_once('\n').unwrap_or((&text, ""));
+        let others: String = others.lines().map(indent).collect();
+        self.print_question(format_args!("{BAD}error:{BAD:#} {first}{others}"));
     }
 
     /// Prints a prompt, even with `--quiet`. A write error on standard error is ignored: it cannot be reported.
-    pub fn print_question(&self, line: impl Display) {
+    pub fn print_question(&self, text: impl Display) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = line.to_string();
-        let _ =
-            writeln!(messages, "{}", escape_except_styles(&line)).and_then(|()| messages.flush());
+        let text = printed_text(&text.to_string(), true);
+        let _ = writeln!(messages, "{text}").and_then(|()| messages.flush());
     }
 }
 
@@ -210,12 +236,12 @@ pub(crate) mod testing {
     /// A printer with its captured data and messages.
     pub(crate) fn printer(talk: VerbosityLevel) -> (OutputPrinter, DataOutput, DataOutput) {
         let (data, talking) = (DataOutput::default(), DataOutput::default());
-        let printer = OutputPrinter::new(
-            talk,
-            Box::new(data.clone()),
-            Screen::default(),
-            Box::new(talking.clone()),
-        );
+        let output = super::DataOutput {
+            writer: Box::new(data.clone()),
+            screen: Screen::default(),
+            has_styles: false,
+        };
+        let printer = OutputPrinter::new(talk, false, output, Box::new(talking.clone()));
         (printer, data, talking)
     }
 }

@@ -10,7 +10,6 @@ use muster_request::{RequestEvent, RequestObserver};
 
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::plan::node_count_text;
-use crate::render::printable::escape_to_line;
 
 /// Most nodes that refused a request whose messages are printed.
 const MAX_NAMED_REFUSALS: usize = 3;
@@ -76,7 +75,8 @@ impl<'a> ProgressReporter<'a> {
         self.bar.borrow().finish_and_clear();
         let line = format!("{} {count}", discovery_message(method));
         if was_shown {
-            self.printer.print_message(format_args!("{line}\n"));
+            self.printer.print_message(line);
+            self.printer.print_message("");
         } else {
             self.printer.print_detail(line);
         }
@@ -110,16 +110,14 @@ impl RequestObserver for ProgressReporter<'_> {
 /// Prints the messages of a request that has no progress bar.
 impl RequestObserver for OutputPrinter {
     fn observe(&self, event: RequestEvent<'_>) {
-        let program_line = |program: &std::path::Path, line| {
-            format!("{}: {}", program.display(), escape_to_line(line))
-        };
+        let program_line =
+            |program: &std::path::Path, line| format!("{}: {}", program.display(), line);
         match event {
             RequestEvent::DirectoryUnavailable(error) => {
                 self.print_warning(format_args!("{}; asking all nodes", error_chain(error)));
             }
             RequestEvent::NodesRefused(refusals) => {
                 for (node, message) in refusals.iter().take(MAX_NAMED_REFUSALS) {
-                    let message = escape_to_line(message);
                     self.print_warning(format_args!("{node} refused the request: {message}"));
                 }
                 let others = refusals.len().saturating_sub(MAX_NAMED_REFUSALS);

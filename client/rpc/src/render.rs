@@ -1,6 +1,6 @@
 //! Renders results as text and documents: pure functions of values, one file per kind of result. Nothing here prints.
 //!
-//! Text from nodes passes through [`printable`] first, so that no node can send terminal sequences.
+//! Text from nodes is escaped by pages, tables and the printer, so that no node can send terminal sequences: see [`printable`].
 
 pub mod again;
 pub mod agent_help;

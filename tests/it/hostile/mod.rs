@@ -18,3 +18,4 @@ mod reply_subjects;
 mod request_ids;
 mod ssh_certificates;
 mod state_directory;
+mod terminal;

@@ -93,7 +93,7 @@ impl From<&NodeReply> for NodeCheckResult {
         };
         let output = match (outputs.output.is_empty(), has_state || !reply.is_ok()) {
             (false, _) => outputs.output,
-            (true, true) => reply.message.clone(),
+            (true, true) => reply.message.raw().to_owned(),
             (true, false) => "the reply has no exit code".to_owned(),
         };
         Self {
@@ -123,7 +123,7 @@ mod tests {
         NodeReply {
             node: node.parse().unwrap(),
             status,
-            message: message.to_owned(),
+            message: message.to_owned().into(),
             reason: None,
             data: data.as_object().unwrap().clone(),
             took: 1,

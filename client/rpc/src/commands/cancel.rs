@@ -19,7 +19,7 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, R
 use crate::printer::{BAD, GOOD};
 use crate::progress::ProgressReporter;
 use crate::render::json::RequestDocument as Document;
-use crate::render::{escape_to_line, node_count_text};
+use crate::render::node_count_text;
 
 /// What to cancel.
 enum CancelTarget {
@@ -178,13 +178,12 @@ fn print_report(report: &RequestReport, waiting_only: bool, cx: CommandContext<'
         let output: RpcutilCancelOutput = reply.typed_outputs();
         let node = &reply.node;
         if !reply.is_ok() {
-            let reason = escape_to_line(&reply.message);
+            let reason = reply.message.line();
             cx.printer.print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
         } else if let (Some(agent), Some(action), Some(caller)) =
             (output.agent, output.action, output.caller)
         {
             let request = format!("{agent} {action} of {caller}");
-            let request = escape_to_line(&request);
             let word = match output.outcome {
                 CancelOutcome::Withdrawn => "withdrawn",
                 _ => "cancelled",

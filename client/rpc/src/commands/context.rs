@@ -1,5 +1,6 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,7 +22,7 @@ use crate::cli::org::OrgDirectoryArgs;
 use crate::environment::ProcessEnvironment;
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::plan::{ChangeScope, list_first_nodes};
-use crate::render::{count_text, escape_to_line, json, node_count_text};
+use crate::render::{count_text, json, node_count_text};
 use crate::terminal::{PromptError, ask_confirmation, is_terminal};
 
 /// Every command uses these.
@@ -125,9 +126,8 @@ impl CommandContext<'_> {
         let mut schemas = AgentSchemas::load(settings)?;
         for (agent, problem) in schemas.store.problems() {
             self.printer.print_warning(format_args!(
-                "the agent {} is not known: {}",
-                escape_to_line(agent),
-                escape_to_line(&error_chain(problem))
+                "the agent {agent} is not known: {}",
+                error_chain(problem)
             ));
         }
         if let Some(settings) = settings {
@@ -158,10 +158,7 @@ impl CommandContext<'_> {
         let data = DataDdlStore::load(directory)?;
         for problem in data.problems() {
             let problem = error_chain(problem);
-            self.printer.print_warning(format_args!(
-                "a data source is not known: {}",
-                escape_to_line(&problem)
-            ));
+            self.printer.print_warning(format_args!("a data source is not known: {problem}"));
         }
         Ok(data)
     }
@@ -171,12 +168,12 @@ impl CommandContext<'_> {
         match &form.0 {
             None => {
                 let text = json::to_safe_text(document).map_err(ResultWriteError::from)?;
-                Ok(self.printer.print_line(text)?)
+                Ok(self.printer.print_text(text + "\n")?)
             }
             Some(jq) => {
                 let document = serde_json::to_vec(document).map_err(ResultWriteError::from)?;
                 Ok(jq.run::<OutputFormError>(document, |text| {
-                    Ok(self.printer.print_line(text)?)
+                    Ok(self.printer.print_value(&format!("{text}\n"))?)
                 })?)
             }
         }
@@ -197,12 +194,11 @@ impl CommandContext<'_> {
 
     /// Prints a warning for each message of failed replies, with the number of nodes: for commands whose table has no row for them.
     pub fn warn_of_failures(&self, report: &RequestReport) {
-        let mut messages: BTreeMap<&str, Vec<&Identity>> = BTreeMap::new();
+        let mut messages: BTreeMap<Cow<'_, str>, Vec<&Identity>> = BTreeMap::new();
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-            messages.entry(&reply.message).or_default().push(&reply.node);
+            messages.entry(reply.message.line()).or_default().push(&reply.node);
         }
         for (message, nodes) in messages {
-            let message = escape_to_line(message);
             let from = match nodes.as_slice() {
                 [node] => node.to_string(),
                 nodes => node_count_text(nodes.len()),

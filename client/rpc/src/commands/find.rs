@@ -83,7 +83,7 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         for node in &nodes {
             let text = template.render(&BTreeMap::from([("node", node)]));
             let text = text.map_err(OutputFormError::from)?;
-            cx.printer.print_text(text)?;
+            cx.printer.print_value(&text)?;
         }
     } else {
         let names = nodes.iter().map(|node| format!("{node}\n"));

@@ -22,7 +22,6 @@ use crate::completion::memory::SeenNamesCache;
 use crate::error::CommandError;
 use crate::progress::ProgressReporter;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
-use crate::render::printable::escape_to_line;
 
 /// Writing or reading an inventory file failed.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +115,7 @@ fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContex
             problems.insert(format!("{node} does not reply"));
         }
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-            let (action, message) = (&report.action, escape_to_line(&reply.message));
+            let (action, message) = (&report.action, reply.message.line());
             problems.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
         }
     }

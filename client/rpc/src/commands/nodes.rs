@@ -16,12 +16,12 @@ use super::{form, node_history};
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::error::ResultWriteError;
+use crate::render::node_count_text;
 use crate::render::registered::{
     ShownNodes, render_facets, render_node, render_node_names, render_node_table,
     render_registration_check,
 };
 use crate::render::yaml::to_yaml;
-use crate::render::{escape_to_line, node_count_text};
 
 /// Pause before changes are requested again.
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -146,7 +146,8 @@ pub fn print_in_form(
         NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
         NodeListForm::JsonPath(expression) => {
             let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
-            expression.render(&value)
+            let text = expression.render(&value, cx.printer.prints_raw_values());
+            return Ok(cx.printer.print_value(&text)?);
         }
     };
     Ok(cx.printer.print_text(text)?)
@@ -161,13 +162,13 @@ async fn forget_nodes(
     let mut has_failed = false;
     for node in nodes {
         match fleet.forget_registered(node).await {
-            Ok(_) => cx.printer.print_text(format!("forgot {node}\n"))?,
+            Ok(_) => cx.printer.print_line(format_args!("forgot {node}"))?,
             // The reason has the node's name.
             Err(FleetRequestError::Directory(
                 DirectoryError::Refused(reason) | DirectoryError::Invalid(reason),
             )) => {
                 has_failed = true;
-                cx.printer.print_error(escape_to_line(&reason));
+                cx.printer.print_error(reason);
             }
             Err(error) => return Err(error.into()),
         }
@@ -215,7 +216,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
     };
     match list.await {
         Ok(list) if !list.freshness.ready => {
-            cx.printer.print_text(format!("UNKNOWN: {}\n", DirectoryError::NotReady))?;
+            cx.printer.print_line(format_args!("UNKNOWN: {}", DirectoryError::NotReady))?;
             Ok(CommandExitCode::NoneAnswered)
         }
         Ok(list) if list.nodes.is_empty() => {
@@ -232,7 +233,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
             Ok(CommandExitCode::from_verdict(old == 0))
         }
         Err(error) => {
-            cx.printer.print_text(format!("UNKNOWN: {error}\n"))?;
+            cx.printer.print_line(format_args!("UNKNOWN: {error}"))?;
             Ok(CommandExitCode::NoneAnswered)
         }
     }
@@ -257,7 +258,7 @@ async fn watch_nodes(
         match watch.next().await {
             Ok(update) => {
                 (is_started, is_away) = (true, false);
-                cx.printer.print_text(shown.apply(update).concat())?;
+                cx.printer.print_text(shown.apply(update).into_text())?;
             }
             Err(error) if is_started && error.is_directory_away() => {
                 if !is_away {
@@ -276,7 +277,7 @@ fn warn_of_unknown_fields(list: &RegisteredNodeList, fields: &[String], cx: Comm
     let is_unknown =
         |field: &&String| list.nodes.iter().all(|node| !node.fields.contains_key(*field));
     for field in fields.iter().filter(is_unknown).filter(|_| !list.nodes.is_empty()) {
-        cx.printer.print_warning(format_args!("no listed node has `{}`", escape_to_line(field)));
+        cx.printer.print_warning(format_args!("no listed node has `{field}`"));
     }
 }
 

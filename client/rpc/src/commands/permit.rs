@@ -16,7 +16,6 @@ use crate::render::json::ReportDocument;
 use crate::render::permit::{
     PermitPoolsDocument, read_pools, release_question, render_pool_list, render_pools,
 };
-use crate::render::printable::escape_to_line;
 use crate::terminal::PromptError;
 use crate::terminal::{ask_confirmation, is_terminal};
 
@@ -62,7 +61,7 @@ async fn show_pools(
         cx.print_json(&ReportDocument::new("muster.permits.v1", content, &report), &json)?;
     } else if exit == CommandExitCode::Passed {
         if in_use == 0 {
-            let of = pool.map(|pool| format!(" of the pool `{}`", escape_to_line(pool)));
+            let of = pool.map(|pool| format!(" of the pool `{pool}`"));
             let of = of.unwrap_or_default();
             cx.printer.print_message(format_args!("no node holds a permit{of} or waits for one"));
         }
@@ -98,7 +97,7 @@ async fn query_pools(
         }
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let reason = escape_to_line(&reply.message);
+        let reason = reply.message.line();
         cx.printer.print_error(format_args!("{}: {reason}", reply.node));
     }
     Ok(report)

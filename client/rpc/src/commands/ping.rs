@@ -63,7 +63,7 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
         cx.printer.print_line(render_ping_statistics(&pongs))?;
         let width = cx.width();
         if let Some(graph) = render_ping_graph(&pongs, width).filter(|_| args.graph) {
-            cx.printer.print_line(format_args!("\n{graph}"))?;
+            cx.printer.print_text(format_args!("\n{graph}\n"))?;
         }
         if let Some(stats) = stats.as_ref().filter(|_| args.trace) {
             let request_trace = build_trace(&request, stats, &traces);

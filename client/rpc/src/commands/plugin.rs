@@ -14,8 +14,8 @@ use super::inquiry::{RPCUTIL_AGENT, discover_and_ask, plan_action};
 use crate::cli::json::JsonArgs;
 use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::render::node_count_text;
 use crate::render::plugins::{PluginListDocument, render_agent_list};
-use crate::render::{escape_to_line, node_count_text};
 
 /// Runs one of the commands.
 pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResult {
@@ -64,18 +64,18 @@ async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResu
         return Ok(report.stats.outcome().into());
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let message = escape_to_line(&reply.message);
+        let message = reply.message.line();
         cx.printer.print_warning(format_args!("{}: {message}", reply.node));
     }
     let fetched = FetchedDdl::from_report(&args.agent, &report).map_err(FleetRequestError::from)?;
     let path =
         DdlCache::for_settings(&settings).store_ddl(&fetched).map_err(FleetRequestError::from)?;
-    let (name, version) = (fetched.ddl.name(), escape_to_line(fetched.ddl.version()).into_owned());
+    let (name, version) = (fetched.ddl.name(), fetched.ddl.version().to_owned());
     let nodes = node_count_text(report.stats.ok);
     cx.printer
         .print_line(format_args!("{name} {version} from {nodes}, saved in {}", path.display()))?;
     for warning in fetched.ddl.warnings() {
-        cx.printer.print_warning(format_args!("{name}: {}", escape_to_line(warning)));
+        cx.printer.print_warning(format_args!("{name}: {warning}"));
     }
     if schemas.store.get(name).is_some() {
         cx.printer.print_warning(format_args!(

@@ -25,7 +25,6 @@ use crate::cli::schedule::{
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::error::CommandError;
 use crate::printer::GOOD;
-use crate::render::escape_to_line;
 use crate::render::schedule::{
     ScheduleDocument, render_schedule, render_schedule_history, render_schedule_list,
 };
@@ -151,7 +150,7 @@ async fn query<T: DeserializeOwned + Serialize>(
 async fn change(action: &str, inputs: &impl Serialize, cx: CommandContext<'_>) -> CommandResult {
     let fleet = connect(None, cx).await?;
     let output: ScheduleChangeOutput = fleet.call_scheduler(action, inputs).await?;
-    let text = escape_to_line(&output.text);
+    let text = output.text;
     cx.printer.print_line(format_args!("{GOOD}{text}{GOOD:#}"))?;
     Ok(CommandExitCode::Passed)
 }

@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 use super::context::CommandContext;
 use crate::completion::memory::SeenNamesCache;
 use crate::completion::{find_full_name, suggest_names, suggest_nodes};
-use crate::render::{escape_to_line, node_count_text};
+use crate::render::node_count_text;
 
 /// Maximum number of absent nodes that are named.
 const MAX_ABSENT_NAMES: usize = 10;
@@ -63,10 +63,7 @@ impl CommandContext<'_> {
     /// Prints that none of this many nodes has a fact, and the seen fact that was probably meant.
     pub fn report_no_values(&self, fact: &str, nodes: usize) {
         let nodes = node_count_text(nodes);
-        self.printer.print_error(format_args!(
-            "none of {nodes} has a value of the fact `{}`",
-            escape_to_line(fact)
-        ));
+        self.printer.print_error(format_args!("none of {nodes} has a value of the fact `{fact}`"));
         let seen = self.seen_names();
         if let Some(nearest) = nearest_name(fact, seen.facts.keys().map(String::as_str)) {
             self.printer.print_hint(format_args!("did you mean `{nearest}`?"));

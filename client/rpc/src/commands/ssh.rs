@@ -19,7 +19,7 @@ use muster_wire::identity::Identity;
 use crate::cli::ssh::{BusPort, SshArgs, SshTargetArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::error::CommandError;
-use crate::render::{escape_to_line, shell_word};
+use crate::render::shell_word;
 use crate::terminal::is_terminal;
 
 /// Records that are read at once.
@@ -195,7 +195,7 @@ impl<'a> SshSession<'a> {
         let read = self.read_nodes(nodes).await?;
         for error in &read.refused {
             let reason = error_chain(error);
-            self.cx.printer.print_error(format_args!("skipped: {}", escape_to_line(&reason)));
+            self.cx.printer.print_error(format_args!("skipped: {reason}"));
         }
         let targets = read.nodes.into_iter().map(|node| self.prepare(node));
         Ok((targets.collect::<Result<_>>()?, read.refused.len()))

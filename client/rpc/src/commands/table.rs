@@ -1,4 +1,6 @@
-//! Formats text columns as wide as their widest cell, up to a limit. The last column is not padded.
+//! Formats text columns as wide as their widest cell, up to a limit; cells are escaped. The last column is not padded.
+
+use crate::render::escape_to_line;
 
 /// Widest column, in characters. A wider cell moves the rest of its own line only: the value of one node does not lengthen the lines of all.
 pub const MAX_COLUMN_WIDTH: usize = 1000;
@@ -10,19 +12,21 @@ pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
 }
 
 /// Formats rows whose number of columns is known at run time; each line is terminated.
-pub fn align_columns<'a>(rows: impl Iterator<Item = &'a [String]> + Clone) -> String {
+pub fn align_columns<'a>(rows: impl Iterator<Item = &'a [String]>) -> String {
+    let rows: Vec<Vec<_>> =
+        rows.map(|row| row.iter().map(|cell| escape_to_line(cell)).collect()).collect();
     let mut widths: Vec<usize> = Vec::new();
-    for row in rows.clone() {
+    for row in &rows {
         widths.resize(widths.len().max(row.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().min(MAX_COLUMN_WIDTH).max(*width);
         }
     }
-    let line = |cells: &[String]| {
+    let line = |cells: &Vec<_>| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    rows.map(line).collect()
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::tunnel::TunnelArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::error::CommandError;
-use crate::render::escape_to_line;
 
 /// Why there is no local end of a tunnel.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +151,7 @@ fn report_event(event: &TunnelConnectionEvent, cx: CommandContext<'_>) {
         )),
         TunnelConnectionEvent::Interrupted => {}
         TunnelConnectionEvent::Failed(error) => {
-            printer.print_error(format_args!("{}", escape_to_line(&error_chain(error))));
+            printer.print_error(error_chain(error));
             for hint in error.hints() {
                 printer.print_hint(&hint);
             }

@@ -8,7 +8,6 @@ use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::escape_to_line;
 use super::grid::{TableRow, lay_out_table};
 
 /// A node, with the run that was asked for.
@@ -77,10 +76,10 @@ pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
         let state = if is_stopped { "oscillating" } else { &list.state };
         TableRow::from([
             node.to_string(),
-            escape_to_line(state).into_owned(),
+            state.to_owned(),
             list.requests.to_string(),
             reasons_text(&list.reasons),
-            escape_to_line(&list_text(list)).into_owned(),
+            list_text(list),
         ])
     };
     let rows: Vec<TableRow> = nodes.iter().map(row).collect();
@@ -118,7 +117,7 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
         TableRow::from([
             format_utc(entry.at / 1000),
             node.to_string(),
-            escape_to_line(&end).into_owned(),
+            end,
             reasons_text(&entry.reasons),
             id_end(cause),
             id_end(entry.run.as_ref()),
@@ -132,18 +131,17 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
 /// The last part of an id, which is random; whole ids leave no room for names.
 fn id_end(id: Option<&String>) -> String {
     let end = id.and_then(|id| id.rsplit('-').next()).unwrap_or("-");
-    escape_to_line(end).into_owned()
+    end.to_owned()
 }
 
 /// The first reason, and the number of the others.
 fn reasons_text(reasons: &[AgainReasonRow]) -> String {
     let Some((first, others)) = reasons.split_first() else { return "-".to_owned() };
     let first = format!("{}: {}", first.requester, first.reason);
-    let text = match others.len() {
+    match others.len() {
         0 => first,
         more => format!("{first} (and {more} more)"),
-    };
-    escape_to_line(&text).into_owned()
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
 
-use super::{TextPage, escape_to_line};
+use super::TextPage;
 use crate::printer::STRONG;
 
 /// Footer of every page.
@@ -14,19 +14,19 @@ passed, 1 no nodes discovered or a local error, 2 some failed, 3 no replies,
 
 /// Renders the page of an agent: its actions.
 pub fn render_agent_help(ddl: &AgentDdl) -> String {
-    let name = escape_to_line(ddl.name());
+    let name = ddl.name();
     let mut page = TextPage::default();
-    page.push_line(format_args!("{}\n", escape_to_line(&ddl.metadata().description)));
+    page.push_heading(&ddl.metadata().description);
     let action = ddl.default_action().map_or("ACTION", |_| "[ACTION]");
     let usage = format_args!("rpc {name} {action} [KEY=VALUE]... [OPTIONS]");
-    page.push_line(format_args!("{STRONG}Usage:{STRONG:#} {usage}\n"));
+    page.push_heading(format_args!("{STRONG}Usage:{STRONG:#} {usage}"));
     page.push_line(format_args!("{STRONG}Actions:{STRONG:#}"));
     let widest = ddl.actions().iter().map(|action| action.name().len()).max();
     let width = widest.unwrap_or(0);
     for action in ddl.actions() {
         let default =
             if ddl.default_action() == Some(action.name()) { " (the default)" } else { "" };
-        let description = escape_to_line(action.description());
+        let description = action.description();
         page.push_line(format_args!("  {:<width$}  {description}{default}", action.name()));
     }
     page.push_gap();
@@ -50,7 +50,7 @@ pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
     if !optional.is_empty() || action.additional_input() {
         usage.push_str(" [KEY=VALUE]...");
     }
-    page.push_line(format_args!("{STRONG}Usage:{STRONG:#} {} [OPTIONS]\n", escape_to_line(&usage)));
+    page.push_heading(format_args!("{STRONG}Usage:{STRONG:#} {usage} [OPTIONS]"));
     page.push_text(doc::render_action_text(ddl, action));
     page.push_gap();
     page.push_text(HELP_FOOTER);

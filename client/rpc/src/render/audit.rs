@@ -9,7 +9,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::page::TextPage;
-use super::printable;
 use super::value::compact_value;
 
 /// A verified log.
@@ -49,9 +48,7 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     let verification = &verified.verification;
     let mut page = TextPage::default();
     for finding in &verification.findings {
-        page.push_line(printable::escape_to_line(
-            &verified.finding_text(finding.line_location(), &finding.to_string()),
-        ));
+        page.push_line(verified.finding_text(finding.line_location(), &finding.to_string()));
     }
     if verification.unlisted > 0 {
         page.push_line(format_args!("and {} more", verification.unlisted));
@@ -73,7 +70,6 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     page.push_line(format_args!("  lines   {}", verification.lines));
     match &verification.signed {
         Some(VerifiedCheckpoint { seq, time, .. }) => {
-            let time = printable::escape_to_line(time);
             page.push_line(format_args!("  signed  up to number {seq} at {time}"));
         }
         None => page.push_line("  signed  nothing"),

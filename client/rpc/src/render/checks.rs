@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::grid::{TableRow, lay_out_table};
-use super::{count_text, escape_to_line, node_count_text};
+use super::{TextPage, count_text, node_count_text};
 use crate::cli::checks::{CheckListArgs, ListedState};
 
 /// The document of `rpc checks -j`.
@@ -133,13 +133,13 @@ impl<'a> FleetCheckRow<'a> {
             format_duration(Duration::from_secs(now.saturating_sub(since)))
         });
         let cells = [
-            escape_to_line(self.node).into_owned(),
-            escape_to_line(self.check).into_owned(),
+            self.node.to_owned(),
+            self.check.to_owned(),
             self.state_text().to_owned(),
             since,
             format!("{}/{}", self.attempt, self.max_attempts),
             self.flags_text(),
-            escape_to_line(self.output).into_owned(),
+            self.output.to_owned(),
         ];
         TableRow { is_bad: self.state == Some(CheckState::Critical), ..TableRow::from(cells) }
     }
@@ -162,10 +162,8 @@ pub fn render_checks_table(
 
 /// The names of the nodes and checks, one pair per line.
 pub fn render_check_names(document: &FleetChecksDocument<'_>) -> String {
-    let lines = document.checks.iter();
-    let lines =
-        lines.map(|row| format!("{} {}\n", escape_to_line(row.node), escape_to_line(row.check)));
-    lines.collect::<Vec<_>>().concat()
+    let lines = document.checks.iter().map(|row| format!("{} {}", row.node, row.check));
+    lines.collect::<TextPage>().into_text()
 }
 
 /// The line with numbers, and the nodes that are missing.
@@ -173,7 +171,7 @@ pub fn render_checks_totals(document: &FleetChecksDocument<'_>) -> String {
     let CheckCounts { ok, warning, critical, unknown, not_checked } = document.counts;
     let nodes: std::collections::BTreeSet<&str> =
         document.all.iter().map(|check| check.node.as_str()).collect();
-    let mut text = format!(
+    let mut line = format!(
         "{} on {}: {critical} CRITICAL, {unknown} UNKNOWN, {warning} WARNING, {ok} OK, {not_checked} not checked",
         count_text(document.all.len(), "check", "checks"),
         node_count_text(nodes.len())
@@ -188,19 +186,19 @@ pub fn render_checks_totals(document: &FleetChecksDocument<'_>) -> String {
         ("late", count(|check| check.overdue)),
     ] {
         if count > 0 {
-            let _ = write!(text, "{separator}{count} {name}");
+            let _ = write!(line, "{separator}{count} {name}");
             separator = ", ";
         }
     }
-    text.push('\n');
+    let mut page = TextPage::from_iter([line]);
     if document.omitted > 0 {
-        let _ = writeln!(text, "{} more are in no record; --live shows them", document.omitted);
+        let omitted = document.omitted;
+        page.push_line(format_args!("{omitted} more are in no record; --live shows them"));
     }
     if !document.missing.is_empty() {
-        let names: Vec<_> = document.missing.iter().map(|name| escape_to_line(name)).collect();
-        let _ = writeln!(text, "missing: {}", names.join(", "));
+        page.push_line(format_args!("missing: {}", document.missing.join(", ")));
     }
-    text
+    page.into_text()
 }
 
 #[cfg(test)]

@@ -32,10 +32,8 @@ impl<'a> CollectiveMembers<'a> {
     pub fn render_table(&self) -> String {
         let mut rows: Vec<_> = self.0.iter().collect();
         rows.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
-        let rows: Vec<[String; 2]> = rows
-            .into_iter()
-            .map(|(name, nodes)| [escape_to_line(name).into_owned(), nodes.len().to_string()])
-            .collect();
+        let rows: Vec<[String; 2]> =
+            rows.into_iter().map(|(name, nodes)| [name.clone(), nodes.len().to_string()]).collect();
         format_table(["COLLECTIVE", "NODES"], &rows)
     }
 

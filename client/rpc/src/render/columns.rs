@@ -1,6 +1,7 @@
 //! Formats names in as many aligned columns as fit; rows first.
 
 use super::page::TextPage;
+use super::printable::escape_to_line;
 
 /// Minimum space between two columns.
 const COLUMN_GAP: usize = 2;
@@ -22,6 +23,7 @@ pub fn wrap_words<T: AsRef<str>>(words: impl IntoIterator<Item = T>, width: usiz
 
 /// Formats the names in aligned columns, each line indented and terminated; empty without names.
 pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -> String {
+    let names: Vec<_> = names.iter().map(|name| escape_to_line(name.as_ref())).collect();
     let widest = names.iter().map(|name| name.as_ref().chars().count()).max().unwrap_or(0);
     let cell_width = widest + COLUMN_GAP;
     let names_per_row =

@@ -8,7 +8,6 @@ use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
 use super::group::EqualReplyGroup;
-use super::printable::{escape_to_line, escape_unprintable};
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT, STRONG, WARNING};
 
@@ -42,17 +41,14 @@ impl CommandLine {
     }
 
     fn styled_text(&self) -> String {
-        let text = escape_unprintable(&self.text);
-        if self.is_error {
-            format!("{WARNING}stderr: {text}{WARNING:#}")
-        } else {
-            text.into_owned()
-        }
+        let text = &self.text;
+        if self.is_error { format!("{WARNING}stderr: {text}{WARNING:#}") } else { text.clone() }
     }
 
     /// The line after the name of its node.
     pub fn render_after_name(&self, node: &str) -> String {
-        format!("{HINT}{node}:{HINT:#} {}\n", self.styled_text())
+        TextPage::from_iter([format_args!("{HINT}{node}:{HINT:#} {}", self.styled_text())])
+            .into_text()
     }
 }
 
@@ -142,7 +138,7 @@ fn failure_text(reply: &NodeReply) -> Option<String> {
         Some(ReplyReason::Timeout { after_ms }) => {
             format!("killed: it did not end within {}", format_millis(*after_ms))
         }
-        _ => escape_to_line(&reply.message).into_owned(),
+        _ => reply.message.line().into_owned(),
     })
 }
 

@@ -9,7 +9,6 @@ use muster_request::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeRepl
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::escape_to_line;
 use super::grid::{TableRow, lay_out_table};
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT};
@@ -64,7 +63,7 @@ impl<'a> DeployView<'a> {
     pub fn render_nodes(&self) -> String {
         let mut page = TextPage::default();
         for (node, result) in &self.report.nodes {
-            let text = escape_to_line(&self.describe(result)).into_owned();
+            let text = self.describe(result);
             if result.outcome.is_ok() {
                 page.push_line(format_args!("{HINT}{node}:{HINT:#} {text}"));
             } else {
@@ -185,11 +184,11 @@ pub fn render_states(states: &[NodeConfigState], width: usize) -> String {
         let text = |text: String| if is_none { "-".to_owned() } else { text };
         TableRow::from([
             node.to_string(),
-            escape_to_line(&status.state).into_owned(),
+            status.state.clone(),
             text(format_utc(status.deployed_at / 1000)),
-            text(escape_to_line(&status.caller).into_owned()),
+            text(status.caller.clone()),
             text(status.files.len().to_string()),
-            escape_to_line(&describe_note(status)).into_owned(),
+            describe_note(status),
         ])
     };
     let rows: Vec<TableRow> = states.iter().map(row).collect();

@@ -8,7 +8,6 @@ use muster_request::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::printable::escape_to_line;
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT};
 
@@ -93,7 +92,6 @@ impl<'a> CopyView<'a> {
         let mut page = TextPage::default();
         for (node, result) in &self.report.nodes {
             let text = self.outcome_text(result);
-            let text = escape_to_line(&text);
             if result.outcome.is_ok() {
                 page.push_line(format_args!("{HINT}{node}:{HINT:#} {text}"));
             } else {
@@ -136,7 +134,7 @@ impl<'a> CopyView<'a> {
         let texts = texts.iter().filter(|(_, count)| *count > 0);
         let texts: Vec<String> = texts.map(|(label, count)| format!("{count} {label}")).collect();
         let bytes = self.report.nodes.values().map(|result| result.bytes).max().unwrap_or(0);
-        let (local, path) = (escape_to_line(self.local), escape_to_line(self.path));
+        let (local, path) = (self.local, self.path);
         let nodes = node_count_text(counts.discovered);
         let time = format_duration(self.report.took);
         let (from, to) = if self.is_fetch() { (path, local) } else { (local, path) };

@@ -5,8 +5,6 @@ use muster_ddl::{ActionSchema, AgentDdl, DataDdl, DdlError, InputSchema, ValueTy
 use serde::Serialize;
 use serde_json::Value;
 
-use super::printable::escape_to_line;
-
 /// Parts of input names that usually denote secrets.
 const SECRET_NAME_WORDS: [&str; 4] = ["password", "passphrase", "secret", "token"];
 
@@ -118,7 +116,7 @@ impl DdlFinding {
         let location = self.line.zip(self.column);
         let location =
             location.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
-        format!("{}:{location} {severity}: {}", escape_to_line(file), escape_to_line(&self.message))
+        format!("{}:{location} {severity}: {}", file, self.message)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Renders a diagnosis, section by section.
 
-use anstyle::Style;
 use muster_doctor::{DiagnosisLevel, DiagnosisSection};
 use serde::Serialize;
 
 use super::columns::wrap_words;
-use super::{TextPage, escape_to_line, list_first_nodes};
+use super::printable::TextStyle;
+use super::{TextPage, list_first_nodes};
 use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
 
 /// Maximum node names under a finding; `-j` prints all.
@@ -17,14 +17,14 @@ const MESSAGE_INDENT: usize = 26;
 /// Renders one section for this width, followed by an empty line.
 pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     let mut page = TextPage::default();
-    page.push_line(format_args!("{STRONG}{}{STRONG:#}", escape_to_line(&section.about)));
+    page.push_line(format_args!("{STRONG}{}{STRONG:#}", section.about));
     for finding in &section.findings {
         let style = level_style(finding.level);
         let word = finding.level.as_str();
         let indented =
             |text: &str| wrap_words(text.split(' '), width.saturating_sub(MESSAGE_INDENT));
-        let mut lines = indented(&escape_to_line(&finding.message)).into_iter();
-        let (check, first) = (escape_to_line(&finding.check), lines.next().unwrap_or_default());
+        let mut lines = indented(&finding.message).into_iter();
+        let (check, first) = (&finding.check, lines.next().unwrap_or_default());
         page.push_line(format_args!("  {style}{word:<8}{style:#} {check:<14} {first}"));
         lines.for_each(|line| page.push_line(format_args!("{:MESSAGE_INDENT$}{line}", "")));
         if !finding.nodes.is_empty() {
@@ -40,7 +40,7 @@ pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     page.into_text()
 }
 
-fn level_style(level: DiagnosisLevel) -> Style {
+fn level_style(level: DiagnosisLevel) -> TextStyle {
     match level {
         DiagnosisLevel::Ok => GOOD,
         DiagnosisLevel::Warning => WARNING,

@@ -5,13 +5,12 @@ use muster_wire::event::FleetEvent;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::escape_to_line;
 use crate::printer::{BAD, STRONG};
 
 /// Renders an event as a line: time, node, kind and text.
 pub fn render_event(event: &FleetEvent) -> String {
     let time = format_utc(event.time / 1000);
-    let (node, kind, text) = (&event.sender, &event.kind, escape_to_line(&event.text));
+    let (node, kind, text) = (&event.sender, &event.kind, &event.text);
     let kind = kind.as_str();
     let bad_ends = ["_failed", "_timeout", "_problem", "_flapping_start"];
     let is_bad = bad_ends.iter().any(|end| kind.ends_with(end));

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use super::columns::wrap_words;
 use super::value::hang_lines;
-use super::{TextPage, escape_to_line, json, node_count_text};
+use super::{TextPage, json, node_count_text};
 use crate::printer::{BAD, STRONG};
 
 /// Maximum subjects shown per message.
@@ -135,7 +135,6 @@ impl RequestExplanation {
             ActionClass::RootEquivalent => "root-equivalent",
         };
         let Self { agent, action, target, .. } = self;
-        let target = escape_to_line(target);
         page.push_line(format_args!("{agent} {action} ({kind}), on {target}"));
         page.push_gap();
         if let Some(discovery) = &self.discovery {
@@ -208,10 +207,9 @@ impl ExplainedCaller {
             ("expires", self.expires.as_deref().unwrap_or("never")),
         ];
         for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
-            page.push_line(format_args!("   {title:<11} {}", escape_to_line(text)));
+            page.push_line(format_args!("   {title:<11} {text}"));
         }
         if let Some(reason) = &self.refused {
-            let reason = escape_to_line(reason);
             page.push_line(format_args!("   {BAD}nodes reject this token: {reason}{BAD:#}"));
         }
         page.push_gap();

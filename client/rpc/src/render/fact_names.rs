@@ -7,7 +7,6 @@ use muster_filter::state::NodeFacts;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::escape_to_line;
 use super::grid::{TableRow, lay_out_table};
 
 /// Counts the nodes that have each fact.
@@ -71,9 +70,8 @@ pub struct FactNameCount {
 impl FactNamesDocument {
     /// Renders the names as a table.
     pub fn render_text(&self, width: usize) -> String {
-        let to_row = |fact: &FactNameCount| {
-            TableRow::from([escape_to_line(&fact.name).into_owned(), fact.nodes.to_string()])
-        };
+        let to_row =
+            |fact: &FactNameCount| TableRow::from([fact.name.clone(), fact.nodes.to_string()]);
         let rows: Vec<TableRow> = self.facts.iter().map(to_row).collect();
         lay_out_table(&["FACT", "NODES"], &rows, width, None).text
     }

@@ -14,7 +14,7 @@ use super::grid::{TableRow, lay_out_table};
 use super::ranges::shorten_to_ranges;
 use super::request::balance_line;
 use super::value::compact_value;
-use super::{TextPage, count_text, escape_to_line};
+use super::{TextPage, count_text};
 use crate::printer::{HINT, STRONG};
 use crate::screen::Screen;
 
@@ -64,7 +64,7 @@ pub fn render_fact_bars(
     screen: Screen,
 ) -> String {
     let mut page = TextPage::default();
-    page.push_line(format_args!("{STRONG}Report for fact: {}{STRONG:#}\n", escape_to_line(fact)));
+    page.push_heading(format_args!("{STRONG}Report for fact: {fact}{STRONG:#}"));
     let bars = FactBarLayout::new(groups, screen.width);
     for group in groups {
         if screen.is_terminal {

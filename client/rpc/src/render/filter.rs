@@ -5,7 +5,7 @@ use muster_filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::{TextPage, escape_to_line, node_count_text};
+use super::{TextPage, node_count_text};
 use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD, WARNING};
 
@@ -94,7 +94,7 @@ impl<'a> FilterTestDocument<'a> {
                 FilterVerdict::NoMatch => (BAD, "no match"),
                 FilterVerdict::Unknown => (WARNING, "unknown"),
             };
-            let asks = escape_to_line(&node.asks.join(", ")).into_owned();
+            let asks = node.asks.join(", ");
             let asks = if asks.is_empty() { asks } else { format!(", would query {asks}") };
             let name = node.node.as_str();
             page.push_line(format_args!("{name:<widest$}  {style}{word}{style:#}{asks}"));
@@ -106,7 +106,7 @@ impl<'a> FilterTestDocument<'a> {
                     ConditionOutcome::No => "false",
                     ConditionOutcome::Unknown => "unknown",
                 };
-                page.push_line(format_args!("    {word:<8}  {}", escape_to_line(condition)));
+                page.push_line(format_args!("    {word:<8}  {condition}"));
             }
         }
         page.into_text()

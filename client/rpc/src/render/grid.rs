@@ -4,6 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 
 use super::page::TextPage;
+use super::printable::escape_to_line;
 use crate::printer::{BAD, STRONG};
 
 /// Maximum width of the first column; longer names are wrapped.
@@ -37,14 +38,22 @@ pub struct RenderedTable {
     pub left_out: Vec<String>,
 }
 
-/// Lays out the rows. `…` marks text that was cut at the maximum number of lines per row, if there is one. Cells of the first column must not be
-/// empty.
+/// Lays out the rows, with their texts escaped. `…` marks text that was cut at the maximum number of lines per row, if there is one. Cells of the
+/// first column must not be empty.
 pub fn lay_out_table(
     heading: &[impl AsRef<str>],
     rows: &[TableRow],
     width: usize,
     max_lines: Option<usize>,
 ) -> RenderedTable {
+    let heading: Vec<_> = heading.iter().map(|title| escape_to_line(title.as_ref())).collect();
+    let escape = |cell: &String| escape_to_line(cell).into_owned();
+    let escape_row = |row: &TableRow| TableRow {
+        cells: row.cells.iter().map(escape).collect(),
+        is_bad: row.is_bad,
+    };
+    let rows: Vec<_> = rows.iter().map(escape_row).collect();
+    let (heading, rows) = (heading.as_slice(), rows.as_slice());
     let fitting_columns = count_fitting_columns(heading, rows, width);
     let (shown, left_out) = heading.split_at_checked(fitting_columns).unwrap_or((heading, &[]));
     let mut table = Table::new();
@@ -52,7 +61,7 @@ pub fn lay_out_table(
         .load_style(NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(saturating_u16(width))
-        .set_header(shown.iter().map(AsRef::as_ref));
+        .set_header(shown.iter().map(|title| &**title));
     for row in rows {
         let mut line = Row::from(row.cells.iter().take(fitting_columns));
         if let Some(max) = max_lines {
@@ -73,7 +82,7 @@ pub fn lay_out_table(
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
     }
-    let left_out = left_out.iter().map(|title| title.as_ref().to_owned()).collect();
+    let left_out = left_out.iter().map(ToString::to_string).collect();
     RenderedTable { text: colour_rows(&table, rows), left_out }
 }
 

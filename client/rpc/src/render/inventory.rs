@@ -11,10 +11,10 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::TextPage;
 use super::columns::format_columns;
 use super::json::RequestStatsDocument;
 use super::value::{hang_lines, value_lines};
-use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 
 /// A node's replies about itself; parts without a reply are absent.
@@ -45,7 +45,7 @@ impl NodeInventory<'_> {
                 ("Data Plugins", &inventory.data_plugins),
                 ("Configuration Management Classes", &inventory.classes),
             ] {
-                let names = format_columns(&printable_names(names), 6, width);
+                let names = format_columns(names, 6, width);
                 add_section(title, &names, &mut page);
             }
             let problems = render_agent_problems(&inventory.agent_problems);
@@ -64,7 +64,7 @@ fn render_statistics(
     inventory: Option<&RpcutilInventoryOutput>,
 ) -> String {
     let count = |count: Option<u64>| Some(count?.to_string());
-    let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
+    let text = |text: &Option<String>| text.clone();
     let processor_time = statistics.times.and_then(|CpuTimes { user, system }| {
         let format = |seconds| Duration::try_from_secs_f64(seconds).map(format_duration);
         let (total, system) = (format(user + system).ok()?, format(system).ok()?);
@@ -95,7 +95,7 @@ fn render_statistics(
         }
     }
     if let Some(inventory) = inventory {
-        let collectives = printable_names(&inventory.collectives).join(", ");
+        let collectives = inventory.collectives.join(", ");
         row("Collectives", &collectives);
         let main = text(&inventory.main_collective);
         row("Main Collective", main.as_deref().unwrap_or("none"));
@@ -115,16 +115,12 @@ fn first_reply(report: &RequestReport) -> Option<&NodeReply> {
     report.replies.first().filter(|reply| reply.is_ok())
 }
 
-fn printable_names(names: &[String]) -> Vec<String> {
-    names.iter().map(|name| escape_to_line(name).into_owned()).collect()
-}
-
 /// Renders invalid agent files and their errors; an earlier version of such an agent may still be available.
 fn render_agent_problems(problems: &[AgentProblemRow]) -> String {
     let mut page = TextPage::default();
     for AgentProblemRow { path, problem, .. } in problems {
-        page.push_line(format_args!("      {}", escape_to_line(path)));
-        page.push_line(format_args!("         {}", escape_to_line(problem)));
+        page.push_line(format_args!("      {path}"));
+        page.push_line(format_args!("         {problem}"));
     }
     page.into_text()
 }
@@ -132,7 +128,7 @@ fn render_agent_problems(problems: &[AgentProblemRow]) -> String {
 fn render_facts(facts: &Map<String, Value>, width: usize) -> String {
     let mut page = TextPage::default();
     for (name, value) in facts {
-        let prefix = format!("      {} => ", escape_to_line(name));
+        let prefix = format!("      {name} => ");
         let value_width = width.saturating_sub(prefix.chars().count());
         let lines = value_lines(value, value_width);
         let is_outline = lines.len() > 1 && (value.is_object() || value.is_array());
@@ -173,7 +169,7 @@ impl<'a> NodeInventoryDocument<'a> {
             node,
             inventory: first_reply(known).map(|reply| &reply.data),
             daemon_stats: first_reply(statistics).map(|reply| &reply.data),
-            errors: failed.map(|reply| reply.message.as_str()).collect(),
+            errors: failed.map(|reply| reply.message.raw()).collect(),
             request_stats: [
                 RequestStatsDocument::new(&known.stats),
                 RequestStatsDocument::new(&statistics.stats),

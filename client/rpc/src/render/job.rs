@@ -12,7 +12,7 @@ use super::columns::format_columns;
 use super::grid::{TableRow, lay_out_table};
 use super::status::outcome_words;
 use super::value::compact_value;
-use super::{TextPage, escape_to_line, node_count_text};
+use super::{TextPage, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
 
 /// Indentation below a title, in columns.
@@ -46,7 +46,7 @@ fn job_row(job: &SavedJob) -> TableRow {
 }
 
 fn fleet_name(fleet: &JobFleet) -> String {
-    escape_to_line(&fleet.name).into_owned()
+    fleet.name.clone()
 }
 
 /// Number of successful nodes, and the reasons why others are missing.
@@ -64,14 +64,13 @@ fn result_text(job: &SavedJob) -> String {
 
 fn inputs_text(job: &SavedJob) -> String {
     let inputs = job.header.inputs.iter();
-    let inputs =
-        inputs.map(|(name, value)| format!("{}={}", escape_to_line(name), compact_value(value)));
+    let inputs = inputs.map(|(name, value)| format!("{}={}", name, compact_value(value)));
     inputs.collect::<Vec<_>>().join(" ")
 }
 
 /// The agent and its action.
 fn request_text(job: &SavedJob) -> String {
-    escape_to_line(&format!("{} {}", job.header.agent, job.header.action)).into_owned()
+    format!("{} {}", job.header.agent, job.header.action)
 }
 
 /// Renders one job in full.
@@ -85,7 +84,7 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
         ("State", job.state().as_str().to_owned()),
         ("Action", request_text(job)),
         ("Inputs", inputs_text(job)),
-        ("Target", escape_to_line(&header.target).into_owned()),
+        ("Target", header.target.clone()),
         ("Fleet", fleet.map(fleet_name).unwrap_or_default()),
         ("Account", fleet.map(|fleet| fleet.account.to_string()).unwrap_or_default()),
         ("Collective", header.collective.to_string()),
@@ -114,7 +113,7 @@ fn add_failures(job: &SavedJob, page: &mut TextPage) {
     if failed.peek().is_none() {
         return;
     }
-    page.push_line(format_args!("{BAD}Failed:{BAD:#}\n"));
+    page.push_heading(format_args!("{BAD}Failed:{BAD:#}"));
     for answer in failed {
         let (sender, status) = (&answer.sender, reply_status_line(answer));
         page.push_line(format_args!("{:INDENT$}{STRONG}{sender}{STRONG:#}: {status}", ""));
@@ -127,7 +126,7 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
         return;
     }
     let names: Vec<&str> = nodes.iter().map(Identity::as_str).collect();
-    page.push_line(format_args!("{BAD}{title}{BAD:#}\n"));
+    page.push_heading(format_args!("{BAD}{title}{BAD:#}"));
     page.push_text(format_columns(&names, INDENT, width));
     page.push_gap();
 }
@@ -138,7 +137,7 @@ fn reply_status_line(answer: &JobReply) -> String {
     if answer.is_ok() {
         return words.to_owned();
     }
-    format!("{words}: {}", escape_to_line(&answer.statusmsg))
+    format!("{words}: {}", answer.statusmsg)
 }
 
 /// The document of a difference.
@@ -195,7 +194,7 @@ impl JobDifference {
             page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
             for JobReplyChange { what, before, after } in changes {
                 let (before, after) = (compact_value(before), compact_value(after));
-                page.push_line(format_args!("   {}: {before} -> {after}", escape_to_line(what)));
+                page.push_line(format_args!("   {what}: {before} -> {after}"));
             }
         }
         page.push_gap();

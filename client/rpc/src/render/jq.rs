@@ -13,7 +13,6 @@ use jaq_core::{Ctx, Filter, Vars, unwrap_valr};
 use jaq_json::{Val, read};
 
 use super::memory_limit::limit_memory;
-use super::printable::{escape_to_line, escape_unprintable};
 
 /// Maximum length of an expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
@@ -46,7 +45,7 @@ pub enum JqExpressionError {
     #[error("the expression is longer than {MAX_EXPRESSION_BYTES} bytes")]
     TooLong,
     /// A run time error.
-    #[error("{}", escape_to_line(.0))]
+    #[error("{0}")]
     Run(String),
     /// The output exceeds the limit.
     #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
@@ -129,7 +128,7 @@ fn evaluate_expression(
 
 fn format_value(value: &Val) -> String {
     match value {
-        Val::TStr(text) => escape_unprintable(&String::from_utf8_lossy(text)).into_owned(),
+        Val::TStr(text) => String::from_utf8_lossy(text).into_owned(),
         other => super::json::escape_harmful(other.to_string()),
     }
 }
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn strings_are_printed_raw_and_other_values_as_json() {
-        assert_eq!(run(".replies[].sender").unwrap(), ["web1", "web2\\x1b[2J"]);
+        assert_eq!(run(".replies[].sender").unwrap(), ["web1", "web2\u{1b}[2J"]);
         assert_eq!(run(".replies | map(.data)").unwrap(), [r#"[{"n":1},{"n":null}]"#]);
         assert_eq!(
             run(".replies[1]").unwrap(),

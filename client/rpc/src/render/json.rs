@@ -141,7 +141,7 @@ impl<'a> ReplyDocument<'a> {
         Self {
             sender: &reply.node,
             statuscode: reply.status,
-            statusmsg: &reply.message,
+            statusmsg: reply.message.raw(),
             reason: reply.reason.as_ref(),
             took_ms: reply.took,
             trace: reply.trace.as_ref().map(trace::NodeTraceDocument::new),

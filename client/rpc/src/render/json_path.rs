@@ -31,9 +31,11 @@ impl JsonPathExpression {
         })
     }
 
-    /// A line for each value that the expression selects: texts as they are, without control characters, and other values as JSON.
-    pub fn render(&self, document: &Value) -> String {
+    /// A line for each value that the expression selects: texts as they are, on one line without control characters unless `is_raw`, and other
+    /// values as JSON.
+    pub fn render(&self, document: &Value, is_raw: bool) -> String {
         let line = |value: &Value| match value {
+            Value::String(text) if is_raw => format!("{text}\n"),
             Value::String(text) => format!("{}\n", escape_to_line(text)),
             other => format!("{}\n", escape_harmful(other.to_string())),
         };
@@ -62,7 +64,7 @@ mod tests {
             ("$.none", ""),
         ] {
             assert_eq!(
-                JsonPathExpression::parse(expression).unwrap().render(&document),
+                JsonPathExpression::parse(expression).unwrap().render(&document, false),
                 expected,
                 "{expression}"
             );

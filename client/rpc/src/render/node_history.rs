@@ -3,7 +3,6 @@
 use muster_base::format_utc;
 use muster_wire::node_history::{NodeChange, ValueChange};
 
-use super::escape_to_line;
 use super::value::compact_value;
 use crate::commands::table::align_columns;
 
@@ -45,9 +44,6 @@ fn render_rows(rows: &[Vec<String>]) -> String {
     if rows.len() < 2 {
         return String::new();
     }
-    let escape =
-        |row: &Vec<String>| row.iter().map(|cell| escape_to_line(cell).to_string()).collect();
-    let rows: Vec<Vec<String>> = rows.iter().map(escape).collect();
     align_columns(rows.iter().map(Vec::as_slice))
 }
 

@@ -7,8 +7,8 @@ use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
 use muster_request::{NodeReply, RequestReport};
 use serde::Serialize;
 
+use super::TextPage;
 use super::grid::{TableRow, lay_out_table};
-use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 
 /// The smallest limit that any node uses.
@@ -32,7 +32,7 @@ pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
     }
     let row = |pool: &PermitPoolRow| {
         TableRow::from([
-            escape_to_line(&pool.pool).into_owned(),
+            pool.pool.clone(),
             pool.holders.len().to_string(),
             limit_text(pool),
             pool.waiting.len().to_string(),
@@ -46,7 +46,7 @@ pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
 pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
-        let name = escape_to_line(&pool.pool);
+        let name = &pool.pool;
         let (in_use, waiting) = (pool.holders.len(), pool.waiting.len());
         let limit = limit_text(pool);
         page.push_line(format_args!(
@@ -69,12 +69,12 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
 fn member_row(member: &PoolMemberRow) -> TableRow {
     let run = if member.occupied { "not by Muster" } else { &member.run };
     TableRow::from([
-        escape_to_line(&member.node).into_owned(),
+        member.node.clone(),
         member.fence.to_string(),
         member.priority.to_string(),
         format_duration(Duration::from_secs(member.age)),
         format_duration(Duration::from_secs(member.expires)),
-        escape_to_line(run).into_owned(),
+        run.to_owned(),
     ])
 }
 
@@ -82,11 +82,10 @@ fn member_row(member: &PoolMemberRow) -> TableRow {
 pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
     for holder in holders {
-        let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
+        let (node, run) = (&holder.node, &holder.run);
         let (fence, age) = (holder.fence, format_duration(Duration::from_secs(holder.age)));
         page.push_line(format_args!(
-            "{node} has permit {fence} of {} for run {run} since {age}; the run will be stopped",
-            escape_to_line(pool)
+            "{node} has permit {fence} of {pool} for run {run} since {age}; the run will be stopped"
         ));
     }
     page.push_text("Continue? [y/N]");

@@ -9,7 +9,6 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::duration::format_milliseconds;
-use super::printable::escape_to_line;
 use super::trace::NodeTraceDocument;
 use super::{TextPage, count_text, node_count_text};
 use crate::printer::WARNING;
@@ -41,7 +40,7 @@ pub struct PingDenial {
 
 impl fmt::Display for PingDenial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} denies the ping: {}", self.node, escape_to_line(&self.rule))
+        write!(f, "{} denies the ping: {}", self.node, self.rule)
     }
 }
 

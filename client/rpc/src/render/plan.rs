@@ -9,7 +9,6 @@ use muster_client::RolloutLimits;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
-use super::escape_to_line;
 use super::page::TextPage;
 
 /// Number of node names in the preview.
@@ -113,18 +112,18 @@ pub struct ChangeScope<'a> {
 impl ChangeScope<'_> {
     /// Renders it, a line each.
     pub fn render_text(&self) -> String {
-        let fleet = escape_to_line(self.fleet.unwrap_or("(unknown)"));
+        let fleet = self.fleet.unwrap_or("(unknown)");
         let context = self.context.map(|name| format!(", context {name}")).unwrap_or_default();
         let mut page = TextPage::default();
         page.push_line(format_args!("  fleet:  {fleet} (collective {}{context})", self.collective));
-        page.push_line(format_args!("  filter: {}", escape_to_line(self.filter)));
+        page.push_line(format_args!("  filter: {}", self.filter));
         let inputs = self.inputs.iter().map(|(name, value)| {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            format!("{name}={}", shorten_value(&escape_to_line(&text)))
+            format!("{name}={}", shorten_value(&text))
         });
         let inputs = inputs.collect::<Vec<_>>().join(" ");
         if !inputs.is_empty() {
-            page.push_line(format_args!("  inputs: {}", escape_to_line(&inputs)));
+            page.push_line(format_args!("  inputs: {inputs}"));
         }
         page.into_text()
     }

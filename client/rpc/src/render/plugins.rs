@@ -3,7 +3,7 @@
 use muster_client::DdlStore;
 use serde::Serialize;
 
-use super::printable::escape_to_line;
+use super::TextPage;
 
 /// An agent in the list.
 #[derive(Debug, Serialize)]
@@ -43,12 +43,11 @@ pub fn render_agent_list(store: &DdlStore) -> String {
     let widest = store.all().map(|ddl| ddl.name().chars().count()).max().unwrap_or(0);
     let version = store.all().map(|ddl| ddl.version().chars().count()).max().unwrap_or(0);
     let row = |ddl: &muster_ddl::AgentDdl| {
-        let (name, shown_version) = (ddl.name(), escape_to_line(ddl.version()));
-        let description = escape_to_line(&ddl.metadata().description);
-        let row = format!("{name:<widest$}  {shown_version:<version$}  {description}");
-        format!("{}\n", row.trim_end())
+        let (name, shown_version) = (ddl.name(), ddl.version());
+        let description = &ddl.metadata().description;
+        format!("{name:<widest$}  {shown_version:<version$}  {description}")
     };
-    store.all().map(row).collect()
+    store.all().map(row).collect::<TextPage>().into_text()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
 use super::grid::{TableRow, lay_out_table};
-use super::{TextPage, count_text, escape_to_line};
+use super::{TextPage, count_text};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
 /// Result of `rpc policy check`.
@@ -48,8 +48,7 @@ impl<'a> PolicyCheckDocument<'a> {
                 LintLevel::Error => (BAD, "error"),
                 LintLevel::Warning => (WARNING, "warning"),
             };
-            let path = finding.path.display().to_string();
-            let (path, message) = (escape_to_line(&path), escape_to_line(&finding.message));
+            let (path, message) = (finding.path.display(), &finding.message);
             page.push_line(format_args!("{path}{location}: {style}{word}:{style:#} {message}"));
         }
         let style = if self.errors > 0 { BAD } else { GOOD };
@@ -127,35 +126,35 @@ impl<'a> PolicyExplainDocument<'a> {
         let mut page = TextPage::default();
         let (style, verdict) =
             if self.allowed { (GOOD, "is allowed to") } else { (BAD, "is not allowed to") };
-        let on = self.node.map_or_else(String::new, |node| format!(" on {}", escape_to_line(node)));
+        let on = self.node.map_or_else(String::new, |node| format!(" on {node}"));
         page.push_line(format_args!(
             "{} {style}{verdict}{style:#} call {} {}{on}",
             self.caller, self.agent, self.action
         ));
-        page.push_line(format_args!("decided by {}", escape_to_line(self.rule)));
-        if let Some(approvers) = self.approved_by.map(escape_to_line) {
+        page.push_line(format_args!("decided by {}", self.rule));
+        if let Some(approvers) = self.approved_by {
             page.push_line(format_args!("must be approved by one of: {approvers}"));
         }
         if let Some(policy) = self.policy.filter(|_| !self.steps.is_empty()) {
             page.push_gap();
-            page.push_line(format_args!("{STRONG}{}{STRONG:#}", escape_to_line(policy)));
+            page.push_line(format_args!("{STRONG}{policy}{STRONG:#}"));
         }
         for step in &self.steps {
             let text = step.text.replace('\t', "  ");
-            page.push_line(format_args!("{:>6}  {}", step.line, escape_to_line(&text)));
+            page.push_line(format_args!("{:>6}  {}", step.line, text));
             match &step.mismatch {
-                Some(text) => page.push_line(format_args!("        no: {}", escape_to_line(text))),
+                Some(text) => page.push_line(format_args!("        no: {text}")),
                 None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }
             for condition in step.unknown {
-                page.push_line(format_args!("        unknown: {}", escape_to_line(condition)));
+                page.push_line(format_args!("        unknown: {condition}"));
             }
         }
         if !self.unknown.is_empty() {
             page.push_gap();
             page.push_line(format_args!(
                 "no value is known for {}: unknown values match deny lines, never allow lines; set them with --data",
-                escape_to_line(&self.unknown.join(", "))
+                self.unknown.join(", ")
             ));
         }
         page.into_text()
@@ -216,19 +215,18 @@ impl<'a> PolicyTestDocument<'a> {
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
         for case in &self.cases {
-            let name = escape_to_line(case.name);
+            let name = case.name;
             if case.passed {
                 page.push_line(format_args!("{GOOD}ok{GOOD:#}    {name}"));
                 continue;
             }
-            let by = case.expected_rule.map(|rule| format!(" by {}", escape_to_line(rule)));
+            let by = case.expected_rule.map(|rule| format!(" by {rule}"));
             let by = by.unwrap_or_default();
-            let (expected, found, rule) = (case.expected, case.found, escape_to_line(case.rule));
+            let (expected, found, rule) = (case.expected, case.found, case.rule);
             page.push_line(format_args!("{BAD}FAIL{BAD:#}  {name}"));
             page.push_line(format_args!("      expected {expected}{by}, found {found} by {rule}"));
             if !case.unknown.is_empty() {
                 let unknown = case.unknown.join(", ");
-                let unknown = escape_to_line(&unknown);
                 page.push_line(format_args!("      no value is known for {unknown}"));
             }
         }
@@ -279,12 +277,7 @@ pub fn render_callers(rows: &[NodeCaller], width: usize) -> String {
             (true, "") => "allowed".to_owned(),
             (true, approvers) => format!("allowed if approved by one of: {approvers}"),
         };
-        TableRow::from([
-            node.to_string(),
-            escape_to_line(&row.caller).into_owned(),
-            escape_to_line(&verdict).into_owned(),
-            escape_to_line(&row.rule).into_owned(),
-        ])
+        TableRow::from([node.to_string(), row.caller.clone(), verdict.clone(), row.rule.clone()])
     };
     let rows: Vec<TableRow> = rows.iter().map(row).collect();
     lay_out_table(&["NODE", "CALLER", "VERDICT", "RULE"], &rows, width, None).text

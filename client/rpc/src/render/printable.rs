@@ -1,40 +1,55 @@
-//! Makes untrusted text safe to print: control characters, escape sequences and bidirectional control characters are shown as `\x1b` or `\u{202e}`.
-//! Line ends and tabs are kept, unless a single line is requested.
+//! The one place where text becomes output: whatever is printed is escaped here, except the styles of the printer.
+//!
+//! [`TextPage`](super::TextPage), tables and the printer escape every line and cell that they are given, so renderers pass texts as they are.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Display};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::LazyLock;
 
-pub use muster_base::is_harmful;
+pub use muster_base::{escape_to_line, escape_unprintable, is_harmful};
 
-/// What follows the escape character in the styles of [`crate::printer`].
-const STYLE_CODES: [&str; 6] = ["[0m", "[1m", "[31m", "[32m", "[33m", "[36m"];
+/// How the codes of styles begin until they are printed. The number is drawn at random for this process, so that no other text can contain it.
+static STYLE_PREFIX: LazyLock<String> =
+    LazyLock::new(|| format!("\u{1b}[{};", RandomState::new().build_hasher().finish()));
 
-/// Escapes harmful characters. Drops a carriage return before a line end.
-pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
-    escape_matching(text, |c| c == '\n' || c == '\t')
+/// A style of the output. `{style}` begins it, and `{style:#}` ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextStyle {
+    /// Whether the text is bold.
+    pub is_bold: bool,
+    /// The ANSI parameter of its colour.
+    pub color: Option<u8>,
 }
 
-/// Escapes the text to a single line: line ends and tabs are escaped too.
-pub fn escape_to_line(text: &str) -> Cow<'_, str> {
-    escape_matching(text, |_| false)
+impl Display for TextStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parameters =
+            if f.alternate() { [Some(0), None] } else { [self.is_bold.then_some(1), self.color] };
+        let mut parameters = parameters.into_iter().flatten();
+        parameters.try_for_each(|parameter| write!(f, "{}{parameter}m", *STYLE_PREFIX))
+    }
 }
 
-/// Escapes harmful characters, except the styles of [`crate::printer`]: the last line of defence for text that no renderer has escaped.
-pub fn escape_except_styles(text: &str) -> Cow<'_, str> {
-    if !text.contains('\u{1b}') {
-        return escape_unprintable(text);
+/// Escapes text to a single line that keeps its tabs and styles.
+pub fn styled_line(text: impl Display) -> String {
+    let text = text.to_string();
+    let parts = text.split(STYLE_PREFIX.as_str());
+    let parts: Vec<_> = parts.map(|part| escape_unprintable(part).replace('\n', "\\n")).collect();
+    parts.join(&STYLE_PREFIX)
+}
+
+/// Escapes text for a terminal, with the codes of its styles as a terminal reads them, or without. Line ends and tabs are kept.
+pub fn printed_text(text: &str, has_styles: bool) -> String {
+    let mut parts = text.split(STYLE_PREFIX.as_str());
+    let mut printed = escape_unprintable(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let (code, rest) = part.split_once('m').unwrap_or((part, ""));
+        if has_styles {
+            printed.extend(["\u{1b}[", code, "m"]);
+        }
+        printed.push_str(&escape_unprintable(rest));
     }
-    let mut escaped = String::with_capacity(text.len());
-    for (index, part) in text.split('\u{1b}').enumerate() {
-        let is_style = STYLE_CODES.iter().any(|code| part.starts_with(code));
-        escaped.push_str(match (index, is_style) {
-            (0, _) => "",
-            (_, true) => "\u{1b}",
-            (_, false) => "\\x1b",
-        });
-        escaped.push_str(&escape_unprintable(part));
-    }
-    Cow::Owned(escaped)
+    printed
 }
 
 /// The text as one word of a POSIX shell, in single quotes if it needs them.
@@ -46,66 +61,29 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
-    let needs_escape = |c: char| is_harmful(c) && !is_kept(c);
-    if !text.contains(needs_escape) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 8);
-    let mut characters = text.chars().peekable();
-    while let Some(c) = characters.next() {
-        match c {
-            '\r' if is_kept('\n') && characters.peek() == Some(&'\n') => {}
-            '\n' if !is_kept('\n') => escaped.push_str("\\n"),
-            '\t' if !is_kept('\t') => escaped.push_str("\\t"),
-            // Writing to a String cannot fail.
-            c if needs_escape(c) && c.is_ascii() => {
-                let _ = write!(escaped, "\\x{:02x}", u32::from(c));
-            }
-            c if needs_escape(c) => drop(write!(escaped, "\\u{{{:x}}}", u32::from(c))),
-            c => escaped.push(c),
-        }
-    }
-    Cow::Owned(escaped)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::{
-        STYLE_CODES, escape_except_styles, escape_to_line, escape_unprintable, is_harmful,
-        shell_word,
+        STYLE_PREFIX, escape_to_line, escape_unprintable, is_harmful, printed_text, shell_word,
+        styled_line,
     };
-    use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
+    use crate::printer::{BAD, GOOD};
 
     #[test]
     fn only_styles_of_the_printer_are_printed() {
-        for style in [GOOD, BAD, HINT, STRONG, WARNING] {
-            let text = format!("{style}shown{style:#}");
-            assert_eq!(escape_except_styles(&text), text);
-            for code in text.split('\u{1b}').skip(1) {
-                assert!(STYLE_CODES.iter().any(|known| code.starts_with(known)), "{code:?}");
-            }
-        }
-        for (text, expected) in [
-            ("\u{1b}[8mhidden", "\\x1b[8mhidden"),
-            ("\u{1b}[32m\u{1b}[2J\u{202e}", "\u{1b}[32m\\x1b[2J\\u{202e}"),
-            ("\u{9b}31m\u{1b}]0;title\u{7}", "\\u{9b}31m\\x1b]0;title\\x07"),
-            ("a\tb\n", "a\tb\n"),
-        ] {
-            assert_eq!(escape_except_styles(text), expected);
-        }
-    }
-
-    #[test]
-    fn escape_sequences_are_made_visible() {
-        assert_eq!(escape_unprintable("\x1b[2Jgone\x07"), "\\x1b[2Jgone\\x07");
-        assert_eq!(escape_unprintable("\u{9b}31m"), "\\u{9b}31m");
-        assert_eq!(escape_unprintable("user\u{202e}txt"), "user\\u{202e}txt");
-        assert_eq!(escape_unprintable("50%\r100%"), "50%\\x0d100%");
-        assert_eq!(escape_unprintable("a\r\nb\tc ä 漢"), "a\nb\tc ä 漢");
-        assert_eq!(escape_to_line("a\r\nb\tc"), "a\\x0d\\nb\\tc");
+        let text = format!("{BAD}\u{1b}[32m\u{1b}[2J\u{202e}{BAD:#}\u{9b}31m\u{1b}]0;title\u{7}\n");
+        let shown = "\\x1b[32m\\x1b[2J\\u{202e}\u{1b}[0m\\u{9b}31m\\x1b]0;title\\x07";
+        assert_eq!(printed_text(&text, true), format!("\u{1b}[1m\u{1b}[31m{shown}\n"));
+        assert_eq!(
+            printed_text(&styled_line(&text), true),
+            format!("\u{1b}[1m\u{1b}[31m{shown}\\n")
+        );
+        let styled = format!("{GOOD}a{GOOD:#}\tb");
+        assert_eq!(printed_text(&styled, true), "\u{1b}[32ma\u{1b}[0m\tb");
+        assert_eq!(printed_text(&styled, false), "a\tb");
+        assert_eq!(printed_text("\u{1b}[1;31m\u{1b}[0m", true), "\\x1b[1;31m\\x1b[0m");
     }
 
     #[test]
@@ -126,7 +104,11 @@ mod tests {
         #[test]
         fn output_contains_no_harmful_characters(text in any::<String>()) {
             prop_assert!(!escape_to_line(&text).contains(is_harmful));
-            prop_assert!(!escape_unprintable(&text).contains(|c| is_harmful(c) && c != '\n' && c != '\t'));
+            let is_kept = |c| c == '\n' || c == '\t';
+            prop_assert!(!escape_unprintable(&text).contains(|c| is_harmful(c) && !is_kept(c)));
+            prop_assert!(!printed_text(&text, true).contains(|c| is_harmful(c) && !is_kept(c)));
+            prop_assert!(!styled_line(&text).contains(|c| is_harmful(c) && c != '\t'));
+            prop_assert!(!text.contains(STYLE_PREFIX.as_str()));
         }
     }
 }

@@ -1,31 +1,28 @@
 //! Renders progress of nodes: one line per event, prefixed with the node's name.
 
-use std::fmt::Write as _;
-
 use muster_client::ProgressUpdate;
 use serde_json::Value;
 
-use super::count_text;
-use super::printable::{escape_to_line, escape_unprintable};
+use super::printable::escape_to_line;
 use super::value::compact_value;
+use super::{TextPage, count_text};
 use crate::printer::{HINT, WARNING};
 
 /// Renders the lines of a progress update.
 pub fn render_progress_update(update: &ProgressUpdate) -> String {
-    let mut text = String::new();
+    let mut page = TextPage::default();
     let node = &update.node;
-    // Writing to a String cannot fail.
     if let Some(loss) = describe_lost_events(update) {
-        let _ = writeln!(text, "{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}");
+        page.push_line(format_args!("{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}"));
     }
     for event in &update.events {
         let error = event.get("stream").and_then(Value::as_str) == Some("stderr");
         for row in event_text(event).lines() {
             let row = if error { format!("{WARNING}{row}{WARNING:#}") } else { row.to_owned() };
-            let _ = writeln!(text, "{HINT}{node}:{HINT:#} {row}");
+            page.push_line(format_args!("{HINT}{node}:{HINT:#} {row}"));
         }
     }
-    text
+    page.into_text()
 }
 
 /// Formats an event: a program's output line, a sentence, or the event as JSON.
@@ -34,8 +31,8 @@ fn event_text(event: &Value) -> String {
     match (text("line"), text("message"), event) {
         (Some(""), _, _) => "\n".to_owned(),
         (Some(line), _, _) => escape_to_line(line).into_owned(),
-        (None, Some(message), _) => escape_unprintable(message).into_owned(),
-        (None, None, Value::String(text)) => escape_unprintable(text).into_owned(),
+        (None, Some(message), _) => message.to_owned(),
+        (None, None, Value::String(text)) => text.clone(),
         (None, None, other) => compact_value(other),
     }
 }

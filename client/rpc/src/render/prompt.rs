@@ -3,6 +3,7 @@
 use console::measure_text_width;
 use muster_contract::motd::{PromptStatus, TerminalColor, prompt_word};
 
+use super::printable::TextStyle;
 use crate::cli::prompt::PromptShell;
 
 /// What a prompt shows, and how.
@@ -94,7 +95,10 @@ fn color_word(word: &str, color: Option<TerminalColor>, options: PromptOptions) 
         PromptShell::Bash => format!("\\[\\e[{parameter}m\\]{word}\\[\\e[0m\\]"),
         PromptShell::Zsh => format!("%F{{{}}}{word}%f", color.as_str()),
         // fish removes the sequences itself when it measures.
-        PromptShell::Fish => format!("\u{1b}[{parameter}m{word}\u{1b}[0m"),
+        PromptShell::Fish => {
+            let style = TextStyle { is_bold: false, color: Some(parameter) };
+            format!("{style}{word}{style:#}")
+        }
         PromptShell::Sh => word.to_owned(),
     }
 }
@@ -153,6 +157,7 @@ fi
 mod tests {
     use muster_contract::motd::PromptSegment;
 
+    use super::super::printable::printed_text;
     use super::*;
 
     fn status(roles: &[&str], warnings: &[&str]) -> PromptStatus {
@@ -173,7 +178,10 @@ mod tests {
         let render = |shell| render_prompt(&status(&["web", "db"], &[]), options(shell));
         assert_eq!(render(PromptShell::Bash), "[acme \\[\\e[31m\\]production\\[\\e[0m\\] web,db] ");
         assert_eq!(render(PromptShell::Zsh), "[acme %F{red}production%f web,db] ");
-        assert_eq!(render(PromptShell::Fish), "[acme \u{1b}[31mproduction\u{1b}[0m web,db] ");
+        assert_eq!(
+            printed_text(&render(PromptShell::Fish), true),
+            "[acme \u{1b}[31mproduction\u{1b}[0m web,db] "
+        );
         assert_eq!(render(PromptShell::Sh), "[acme production web,db] ");
         let plain = PromptOptions { has_colors: false, ..options(PromptShell::Bash) };
         assert_eq!(

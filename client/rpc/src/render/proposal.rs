@@ -6,7 +6,7 @@ use muster_wire::approval::OpenProposal;
 
 use super::columns::format_columns;
 use super::value::{hang_lines, value_lines};
-use super::{TextPage, escape_to_line, node_count_text};
+use super::{TextPage, node_count_text};
 use crate::printer::{BAD, STRONG, WARNING};
 
 /// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.
@@ -24,21 +24,18 @@ pub fn render_proposal(
         proposal.caller, proposal.agent, proposal.action
     ));
     if let Some(action) = action {
-        page.push_line(format_args!("  {}", escape_to_line(action.description())));
+        page.push_line(format_args!("  {}", action.description()));
     }
     page.push_gap();
     for (name, value) in &proposal.inputs.clear {
-        let prefix = format!("  {}: ", escape_to_line(name));
+        let prefix = format!("  {name}: ");
         let value_width = width.saturating_sub(prefix.chars().count());
         for line in hang_lines(&prefix, value_lines(value, value_width)) {
             page.push_line(line);
         }
     }
     for name in proposal.inputs.secret.keys() {
-        page.push_line(format_args!(
-            "  {}: {WARNING}secret, not shown{WARNING:#}",
-            escape_to_line(name)
-        ));
+        page.push_line(format_args!("  {name}: {WARNING}secret, not shown{WARNING:#}"));
     }
     if proposal.inputs.clear.is_empty() && proposal.inputs.secret.is_empty() {
         page.push_line("  no inputs");

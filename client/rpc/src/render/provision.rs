@@ -6,8 +6,8 @@ use muster_contract::provisioner::{
 };
 use serde::Serialize;
 
+use super::TextPage;
 use super::grid::{TableRow, lay_out_table};
-use super::{TextPage, escape_to_line};
 
 /// Whether provisioning of any shown node has failed.
 pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
@@ -38,7 +38,7 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
     let counts = if counts.is_empty() { "no nodes".to_owned() } else { counts.join(", ") };
     let leader = match &*overview.leader {
         "" => "no leader".to_owned(),
-        leader => format!("leader: {}", escape_to_line(leader)),
+        leader => format!("leader: {leader}"),
     };
     page.push_line(format_args!("{counts}; {leader}"));
     if overview.more > 0 {
@@ -63,8 +63,7 @@ fn table_row(node: &ProvisionedNodeRow) -> TableRow {
         node.master.clone(),
         node.error.clone(),
     ];
-    let cells = cells.iter().map(|text| escape_to_line(text).into_owned()).collect();
-    TableRow { cells, is_bad: node.is_in(ProvisioningState::Failed) }
+    TableRow { cells: cells.into(), is_bad: node.is_in(ProvisioningState::Failed) }
 }
 
 /// Renders the history of each node, oldest event first.
@@ -74,8 +73,7 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
         page.push_gap();
         for entry in &node.history {
             let at = format_millis(entry.at);
-            let (step, what) = (escape_to_line(&entry.step), escape_to_line(&entry.what));
-            let words = escape_to_line(&entry.words);
+            let (step, what, words) = (&entry.step, &entry.what, &entry.words);
             page.push_line(format_args!("{at}  {step:<20} {what:<9} {words}"));
         }
     }
@@ -101,8 +99,8 @@ pub fn describe_changes(
             (step, error) => format!("at {step}: {error}"),
         };
         let at = format_millis(node.changed);
-        let (name, state) = (escape_to_line(&node.node), escape_to_line(&node.state));
-        format!("{at}  {name}  {state}  {}", escape_to_line(&detail)).trim_end().to_owned()
+        let (name, state) = (&node.node, &node.state);
+        format!("{at}  {name}  {state}  {detail}").trim_end().to_owned()
     };
     current.nodes.iter().filter(has_changed).map(describe).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
 use muster_request::RegisteredUpdate;
 
-use super::escape_to_line;
+use super::TextPage;
 use super::value::compact_value;
 use crate::commands::table::align_columns;
 
@@ -24,14 +24,12 @@ pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide:
         cells.extend(
             fields.iter().map(|field| node.fields.get(field).map_or("-".to_owned(), compact_value)),
         );
-        cells.iter().map(|cell| escape_to_line(cell).to_string()).collect::<Vec<_>>()
+        cells
     };
     let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
-    let problem = |node: &DirectoryNodeRow| {
-        let line = format!("{}: {}", node.node, node.problem.as_deref()?);
-        Some(format!("{}\n", escape_to_line(&line)))
-    };
-    render_rows(&rows) + &nodes.iter().filter_map(problem).collect::<String>()
+    let problem =
+        |node: &DirectoryNodeRow| Some(format!("{}: {}", node.node, node.problem.as_deref()?));
+    render_rows(&rows) + &nodes.iter().filter_map(problem).collect::<TextPage>().into_text()
 }
 
 /// The nodes that a live query has shown.
@@ -40,7 +38,7 @@ pub struct ShownNodes(BTreeMap<String, DirectoryNodeRow>);
 
 impl ShownNodes {
     /// The lines for an update: `+` for a node that matches now, `~` for one whose state or requested facts have changed, `-` for one that does not match any more.
-    pub fn apply(&mut self, update: RegisteredUpdate) -> Vec<String> {
+    pub fn apply(&mut self, update: RegisteredUpdate) -> TextPage {
         let (nodes, gone) = match update {
             RegisteredUpdate::Changed { nodes, gone } => (nodes, gone),
             RegisteredUpdate::All(nodes) => {
@@ -51,8 +49,7 @@ impl ShownNodes {
             }
         };
         let gone = gone.into_iter().filter(|name| self.0.remove(name).is_some());
-        let mut lines: Vec<String> =
-            gone.map(|name| format!("- {}\n", escape_to_line(&name))).collect();
+        let mut lines: TextPage = gone.map(|name| format!("- {name}")).collect();
         for row in nodes {
             let before = self.0.get(&row.node);
             let sign = match before {
@@ -64,8 +61,7 @@ impl ShownNodes {
             };
             let values = row.fields.iter().map(|(name, value)| format!("  {name}={value}"));
             let values = values.collect::<Vec<_>>().concat();
-            let line = format!("{}  {}{values}", row.node, row.state);
-            lines.push(format!("{sign} {}\n", escape_to_line(&line)));
+            lines.push_line(format_args!("{sign} {}  {}{values}", row.node, row.state));
             self.0.insert(row.node.clone(), row);
         }
         lines
@@ -74,8 +70,7 @@ impl ShownNodes {
 
 /// The names, one per line.
 pub fn render_node_names(nodes: &[DirectoryNodeRow]) -> String {
-    let lines = nodes.iter().map(|row| format!("{}\n", escape_to_line(&row.node)));
-    lines.collect::<Vec<_>>().concat()
+    nodes.iter().map(|row| &row.node).collect::<TextPage>().into_text()
 }
 
 /// Everything about one node.
@@ -102,11 +97,7 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
     rows.extend(states.map(|(name, value)| [format!("state {name}"), compact_value(value)]));
     let facts = output.facts.iter();
     rows.extend(facts.map(|(name, value)| [format!("fact {name}"), compact_value(value)]));
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row.iter().map(|cell| escape_to_line(cell).to_string()).collect())
-        .collect();
-    render_rows(&rows)
+    align_columns(rows.iter().map(<[_; 2]>::as_slice))
 }
 
 /// Values and how many nodes have them.

@@ -13,11 +13,10 @@ use serde_json::Value;
 use super::columns::{format_columns, wrap_words};
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
-use super::printable::escape_unprintable;
 use super::ranges::shorten_to_ranges;
 use super::status::{count_failures, outcome_words};
 use super::value::{compact_value, event_sentences, hang_lines, value_lines};
-use super::{TextPage, escape_to_line, node_count_text};
+use super::{TextPage, node_count_text};
 use crate::commands::table::MAX_COLUMN_WIDTH;
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
@@ -86,7 +85,7 @@ impl RequestResultView<'_> {
         let outputs = self.output_columns(replies);
         let mut heading = vec!["SENDER".to_owned()];
         heading.extend(failed.then(|| "STATUS".to_owned()));
-        heading.extend(outputs.iter().map(|name| escape_to_line(name).to_uppercase()));
+        heading.extend(outputs.iter().map(|name| name.to_uppercase()));
         let rows = replies.iter().map(|reply| {
             let mut cells = vec![reply.node.to_string()];
             cells.extend(failed.then(|| outcome_text(reply)));
@@ -119,11 +118,11 @@ impl RequestResultView<'_> {
     /// Adds the content of a reply below its heading.
     fn add_reply_body(&self, reply: &NodeReply, page: &mut TextPage) {
         if !reply.is_ok() {
-            for line in escape_unprintable(&reply.message).lines() {
+            for line in reply.message.block().lines() {
                 page.push_line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
             }
             let detail =
-                reply.reason.as_ref().and_then(|reason| reason_detail(reason, &reply.message));
+                reply.reason.as_ref().and_then(|reason| reason_detail(reason, reply.message.raw()));
             if let Some(detail) = detail {
                 page.push_line(format_args!("{INDENT}{detail}"));
             }
@@ -145,11 +144,11 @@ impl RequestResultView<'_> {
     }
 
     /// The title of an output. A noop request has changed nothing yet.
-    fn output_title<'a>(&self, title: &'a str) -> Cow<'a, str> {
+    fn output_title<'a>(&self, title: &'a str) -> &'a str {
         if self.noop && title == CHANGED_TITLE {
-            return Cow::Borrowed(WOULD_CHANGE_TITLE);
+            return WOULD_CHANGE_TITLE;
         }
-        escape_to_line(title)
+        title
     }
 
     /// Replaces a list of events by their sentences, unless verbose.
@@ -170,9 +169,9 @@ impl RequestResultView<'_> {
                 continue;
             }
             let title = self.output_title(&summary.display_as);
-            page.push_line(format_args!("{STRONG}Summary of {title}:{STRONG:#}\n"));
+            page.push_heading(format_args!("{STRONG}Summary of {title}:{STRONG:#}"));
             for row in rows {
-                page.push_line(format_args!("{INDENT}{}", escape_to_line(&row)));
+                page.push_line(format_args!("{INDENT}{row}"));
             }
             page.push_gap();
         }
@@ -248,7 +247,7 @@ pub fn balance_line(report: &RequestReport) -> String {
 }
 
 /// Aligns the titles of rows at their colons; structures are indented below their first line.
-fn align_rows(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
+fn align_rows(rows: &[(&str, Cow<'_, Value>)], width: usize) -> String {
     let titles = rows.iter().map(|(title, _)| title.chars().count().min(MAX_COLUMN_WIDTH));
     let widest = titles.max().unwrap_or(0);
     let mut page = TextPage::default();
@@ -276,7 +275,7 @@ fn cell_text(value: &Value) -> String {
     let texts: Option<Vec<&str>> =
         items.and_then(|items| items.iter().map(Value::as_str).collect());
     match texts {
-        Some(texts) => escape_to_line(&texts.join("; ")).into_owned(),
+        Some(texts) => texts.join("; "),
         None => compact_value(value),
     }
 }
@@ -287,7 +286,7 @@ fn outcome_text(reply: &NodeReply) -> String {
     if reply.is_ok() {
         return words.to_owned();
     }
-    format!("{words}: {}", escape_to_line(&reply.message))
+    format!("{words}: {}", reply.message.line())
 }
 
 /// Details of a reason that neither its words nor the message has.
@@ -297,7 +296,7 @@ fn reason_detail(reason: &ReplyReason, message: &str) -> Option<String> {
             Some(format!("retry in {}", format_millis(*retry_after_ms)))
         }
         ReplyReason::Denied { rule } if !message.contains(rule.as_str()) => {
-            Some(format!("decided by {}", escape_to_line(rule)))
+            Some(format!("decided by {rule}"))
         }
         ReplyReason::Timeout { after_ms } => {
             let limit = format_millis(*after_ms);
@@ -330,7 +329,7 @@ fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
         ("Unexpected response from:", stats.unexpected.iter().collect()),
     ];
     for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
-        page.push_line(format_args!("{BAD}{title}{BAD:#}\n"));
+        page.push_heading(format_args!("{BAD}{title}{BAD:#}"));
         page.push_text(fold_names(nodes, width));
         page.push_gap();
     }

@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{TextPage, count_text, escape_to_line, list_first_nodes, node_count_text};
+use super::{TextPage, count_text, list_first_nodes, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
 
 /// Maximum node names beside a count.
@@ -47,7 +47,7 @@ pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     } else {
         ""
     };
-    format!("{node}: {style}{class}{style:#}: {}{attached_note}", escape_to_line(message))
+    format!("{node}: {style}{class}{style:#}: {message}{attached_note}")
 }
 
 /// Renders the outcomes, the durations, and the concurrency measured from the nodes' times.
@@ -57,7 +57,7 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
     for (class, nodes) in runs.nodes_by_class() {
         let ok = nodes.iter().all(|node| is_ok(runs, node));
         let names = if ok { String::new() } else { list_nodes(nodes.iter().copied()) };
-        rows.push((escape_to_line(class).into_owned(), ok, names, nodes.len()));
+        rows.push((class.to_owned(), ok, names, nodes.len()));
     }
     for (title, ok, nodes) in [
         ("skipped: disabled", false, runs.disabled.keys().collect::<Vec<_>>()),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::grid::{TableRow, lay_out_table};
-use super::{TextPage, count_text, escape_to_line, node_count_text};
+use super::{TextPage, count_text, node_count_text};
 
 /// Most nodes in each list of `rpc schedule show`.
 const MAX_LISTED_NODES: usize = 10;
@@ -39,14 +39,14 @@ pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
         page.push_gap();
     }
     if let Some(pause) = &list.paused {
-        let by = escape_to_line(&pause.by);
+        let by = &pause.by;
         let at = format_utc(pause.at / 1000);
-        let reason = pause.reason.as_deref().map(escape_to_line);
+        let reason = pause.reason.as_deref();
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         page.push_line(format_args!("all schedules are paused by {by} since {at}{reason}"));
     }
     match &list.leader {
-        Some(leader) => page.push_line(format_args!("leader: {}", escape_to_line(leader))),
+        Some(leader) => page.push_line(format_args!("leader: {leader}")),
         None => page.push_line("no leader: nothing is requested until a host becomes the leader"),
     }
     page.into_text()
@@ -55,10 +55,10 @@ pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
 fn list_row(row: &ScheduleRow) -> TableRow {
     let is_bad = row.state == "refused" || row.overdue > 0;
     let cells = [
-        escape_to_line(&row.name).into_owned(),
-        escape_to_line(&row.state).into_owned(),
-        escape_to_line(&row.what).into_owned(),
-        escape_to_line(&row.when).into_owned(),
+        row.name.clone(),
+        row.state.clone(),
+        row.what.clone(),
+        row.when.clone(),
         row.nodes.to_string(),
         row.running.to_string(),
         row.missed.to_string(),
@@ -77,7 +77,7 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     let row = &shown.schedule;
     let mut page = TextPage::default();
     let mut line = |name: &str, text: &str| {
-        page.push_line(format_args!("{:<10}{}", format!("{name}:"), escape_to_line(text)));
+        page.push_line(format_args!("{:<10}{}", format!("{name}:"), text));
     };
     line("Name", &row.name);
     line("Author", &row.author);
@@ -176,20 +176,16 @@ fn push_nodes<T>(
 }
 
 fn start_row(start: &ScheduleStartRow) -> TableRow {
-    TableRow::from([escape_to_line(&start.node).into_owned(), format_utc(start.at / 1000)])
+    TableRow::from([start.node.clone(), format_utc(start.at / 1000)])
 }
 
 fn overdue_row(row: &ScheduleOverdueRow) -> TableRow {
     let last = row.last.map_or_else(|| "never".to_owned(), |last| format_utc(last / 1000));
-    TableRow::from([escape_to_line(&row.node).into_owned(), last])
+    TableRow::from([row.node.clone(), last])
 }
 
 fn missed_row(entry: &ScheduleEntry) -> TableRow {
-    TableRow::from([
-        escape_to_line(&entry.node).into_owned(),
-        format_utc(entry.slot / 1000),
-        escape_to_line(&entry.reason).into_owned(),
-    ])
+    TableRow::from([entry.node.clone(), format_utc(entry.slot / 1000), entry.reason.clone()])
 }
 
 /// Renders one line per turn of a node.
@@ -204,10 +200,10 @@ pub fn render_schedule_history(history: &ScheduleHistoryOutput, width: usize) ->
         };
         let cells = [
             format_utc(entry.at / 1000),
-            escape_to_line(&entry.node).into_owned(),
-            escape_to_line(&entry.outcome).into_owned(),
+            entry.node.clone(),
+            entry.outcome.clone(),
             took,
-            escape_to_line(&entry.reason).into_owned(),
+            entry.reason.clone(),
         ];
         let is_bad = matches!(&*entry.outcome, "failed" | "refused" | "no_answer" | "missed");
         TableRow { cells: cells.into(), is_bad }
@@ -240,7 +236,7 @@ pub fn render_added_schedule(added: &ScheduleAddOutput, wanted_end: Millis) -> S
         Some(nodes) => format!("{} now", count_text(nodes, "node matches", "nodes match")),
         None => "the service does not know the nodes yet".to_owned(),
     };
-    page.push_line(format_args!("{verb} {}: {nodes}", escape_to_line(&added.name)));
+    page.push_line(format_args!("{verb} {}: {nodes}", added.name));
     let ends = format_utc(added.ends / 1000);
     if added.ends < wanted_end {
         page.push_line(format_args!("ends {ends}, with your credentials"));

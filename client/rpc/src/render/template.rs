@@ -9,7 +9,6 @@ use muster_base::nearest_name;
 use serde::Serialize;
 
 use super::memory_limit::limit_memory;
-use super::printable::escape_unprintable;
 
 /// Maximum length of a template in bytes.
 pub const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
@@ -77,9 +76,9 @@ impl OutputTemplate {
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_fuel(Some(MAX_RENDER_STEPS));
         environment.set_recursion_limit(64);
-        // Escape text from nodes, which could contain terminal sequences; HTML escaping does not apply.
+        // HTML escaping does not apply.
         environment.set_formatter(|out, state, value| match value.as_str() {
-            Some(text) => out.write_str(&escape_unprintable(text)).map_err(Into::into),
+            Some(text) => out.write_str(text).map_err(Into::into),
             None => escape_formatter(out, state, value),
         });
         let syntax = |error| {
@@ -161,7 +160,7 @@ impl io::Write for BoundedTemplateBuffer {
 fn error_location(error: &minijinja::Error) -> (usize, String) {
     let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
     let problem = format!("{}{detail}", error.kind());
-    (error.line().unwrap_or(1), escape_unprintable(&problem).into_owned())
+    (error.line().unwrap_or(1), problem)
 }
 
 #[cfg(test)]
@@ -178,7 +177,7 @@ mod tests {
 
     #[test]
     fn values_are_inserted() {
-        assert_eq!(render("{{ sender }}: {{ data.status }}").unwrap(), "web1: running\\x1b[2J\n");
+        assert_eq!(render("{{ sender }}: {{ data.status }}").unwrap(), "web1: running\u{1b}[2J\n");
         assert_eq!(render("{{ data.list | join('+') }}\n\n").unwrap(), "1+2\n");
         assert_eq!(render("{{ data.list | tojson }}").unwrap(), "[1, 2]\n");
         assert_eq!(render("{% if data.nothing.below %}x{% endif %}").unwrap(), "");

@@ -32,7 +32,7 @@ impl<'a> ReplyTemplateValues<'a> {
             ok: reply.is_ok(),
             status: reply.status.display_text(),
             statuscode: reply.status.code(),
-            statusmsg: &reply.message,
+            statusmsg: reply.message.raw(),
             reason: reply.reason.as_ref().map_or("", muster_wire::status::ReplyReason::as_str),
             took_ms: reply.took,
             data: &reply.data,

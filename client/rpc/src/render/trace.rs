@@ -6,8 +6,8 @@ use muster_request::{NodeReply, NodeTrace, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
+use super::TextPage;
 use super::duration::format_milliseconds;
-use super::{TextPage, escape_to_line};
 use crate::printer::{BAD, STRONG};
 
 /// Maximum nodes shown, slowest first, unless all are requested.
@@ -60,7 +60,6 @@ impl<'a> RequestTrace<'a> {
                 let took = stage_row(stage.stage.as_str(), Duration::from_micros(stage.us));
                 match refusal.as_ref().filter(|_| stage.refused) {
                     Some(reason) => {
-                        let reason = escape_to_line(reason);
                         page.push_line(format_args!("{took}  {BAD}refused{BAD:#}: {reason}"));
                     }
                     None => page.push_line(took),
@@ -83,7 +82,7 @@ fn stage_row(stage: &str, took: Duration) -> String {
 /// Why a node rejected the request: the code and the node's message.
 fn refusal_text(reply: &NodeReply) -> Option<String> {
     let code = reply.reason.as_ref().map(|reason| format!("{} - ", reason.as_str()));
-    (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message))
+    (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message.raw()))
 }
 
 /// One node's part of a document; times in microseconds.

@@ -5,7 +5,6 @@ use muster_request::{CallerSummary, RpcSettings};
 use serde::Serialize;
 
 use super::TextPage;
-use super::escape_to_line;
 use crate::printer::{BAD, STRONG};
 
 /// What `rpc whoami` and `rpc context show` print. Times are in seconds since the epoch.
@@ -122,8 +121,7 @@ impl WhoamiDocument {
         let mut page = TextPage::default();
         page.push_line(format_args!(
             "{STRONG}{}{STRONG:#} on the fleet {STRONG}{}{STRONG:#}",
-            escape_to_line(&caller.user),
-            escape_to_line(&caller.fleet)
+            caller.user, caller.fleet
         ));
         for (name, value) in [
             ("Context", format!("{context} (selected by {})", self.selected_by)),
@@ -136,10 +134,9 @@ impl WhoamiDocument {
             ("Expires", expiry_text(caller.expires)),
             ("Agents", agents),
         ] {
-            page.push_line(format_args!("{name:>15}: {}", escape_to_line(&value)));
+            page.push_line(format_args!("{name:>15}: {value}"));
         }
         if let Some(problem) = &caller.problem {
-            let problem = escape_to_line(problem);
             page.push_line(format_args!("{BAD}nodes reject the credentials:{BAD:#} {problem}"));
         }
         page.into_text()
@@ -173,7 +170,6 @@ impl ContextListDocument {
                 cell(context.collective.as_ref()),
                 note,
             ]
-            .map(|cell| escape_to_line(&cell).into_owned())
         };
         self.contexts.iter().map(row).collect()
     }

@@ -9,6 +9,7 @@ use crate::cli::value_name;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::render::audit::render_record;
+use crate::render::json::escape_harmful;
 use crate::render::plan::count_text;
 
 /// Runs the command.
@@ -43,7 +44,7 @@ fn print_record(
     cx: CommandContext<'_>,
 ) -> Result<(), PrintError> {
     if args.json {
-        cx.printer.print_line(String::from_utf8_lossy(line))
+        cx.printer.print_line(escape_harmful(String::from_utf8_lossy(line).into_owned()))
     } else {
         cx.printer.print_text(render_record(fields))
     }

@@ -6,7 +6,6 @@ use serde::Serialize;
 use crate::cli::broker::BrokerBalanceArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::table::format_table;
-use crate::render::escape_to_line;
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]
@@ -52,5 +51,5 @@ pub async fn run(args: &BrokerBalanceArgs, cx: CommandContext<'_>) -> CommandRes
 }
 
 fn load_cells(load: &ServerLoad) -> [String; 3] {
-    [escape_to_line(&load.server).to_string(), load.before.to_string(), load.after.to_string()]
+    [load.server.clone(), load.before.to_string(), load.after.to_string()]
 }

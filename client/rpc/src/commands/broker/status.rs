@@ -8,7 +8,6 @@ use crate::cli::broker::BrokerStatusArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::table::format_table;
 use crate::printer::OutputPrinter;
-use crate::render::escape_to_line;
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]
@@ -38,7 +37,7 @@ pub async fn run(args: &BrokerStatusArgs, cx: CommandContext<'_>) -> CommandResu
 
 fn print_problems(status: &BrokerStatus, printer: &OutputPrinter) {
     for problem in &status.problems {
-        printer.print_warning(escape_to_line(problem));
+        printer.print_warning(problem);
     }
 }
 
@@ -63,7 +62,7 @@ fn render_status(status: &BrokerStatus) -> String {
 }
 
 fn server_cells(server: &ServerStatus) -> [String; 9] {
-    let name = escape_to_line(&server.name).to_string();
+    let name = server.name.clone();
     let Some(running) = &server.running else {
         let mut cells = std::array::from_fn(|_| "-".to_owned());
         [cells[0], cells[1]] = [name, "no answer".to_owned()];
@@ -72,22 +71,18 @@ fn server_cells(server: &ServerStatus) -> [String; 9] {
     [
         name,
         if running.is_meta_leader { "leader" } else { "running" }.to_owned(),
-        escape_to_line(&running.version).to_string(),
-        escape_to_line(&running.uptime).to_string(),
+        running.version.clone(),
+        running.uptime.clone(),
         running.connections.to_string(),
         running.routes.to_string(),
         running.leafs.to_string(),
         running.slow_consumers.to_string(),
-        running
-            .cluster
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |name| escape_to_line(name).to_string()),
+        running.cluster.clone().unwrap_or_else(|| "-".to_owned()),
     ]
 }
 
 fn leaf_cells(leaf: &LeafStatus) -> [String; 4] {
-    [&leaf.name, &leaf.server, &leaf.address, &leaf.round_trip]
-        .map(|text| escape_to_line(text).to_string())
+    [&leaf.name, &leaf.server, &leaf.address, &leaf.round_trip].map(String::clone)
 }
 
 fn stream_cells(stream: &StreamStatus) -> [String; 6] {
@@ -97,16 +92,13 @@ fn stream_cells(stream: &StreamStatus) -> [String; 6] {
             follower if follower.is_current => String::new(),
             follower => format!(" ({} behind)", follower.lag),
         };
-        format!("{}{state}", escape_to_line(&follower.server))
+        format!("{}{state}", follower.server)
     });
     let copies = copies.collect::<Vec<_>>().join(", ");
     [
-        escape_to_line(&stream.name).to_string(),
+        stream.name.clone(),
         stream.replicas.to_string(),
-        stream
-            .leader
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |name| escape_to_line(name).to_string()),
+        stream.leader.clone().unwrap_or_else(|| "-".to_owned()),
         stream.messages.to_string(),
         stream.bytes.to_string(),
         if copies.is_empty() { "-".to_owned() } else { copies },

@@ -69,7 +69,7 @@ pub async fn start_services(
             if let Some(reply) = report.replies.iter().find(|reply| !reply.is_ok())
                 && failed.reason.is_empty()
             {
-                failed.reason.clone_from(&reply.message);
+                failed.reason = reply.message.line().into_owned();
             }
             failed.nodes.extend(&named - &started);
             count += nodes.len();

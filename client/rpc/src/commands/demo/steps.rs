@@ -51,7 +51,8 @@ fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) 
     };
     if std::io::stdout().is_terminal() {
         let up = format!("{} demo up{option}", program_word(cx.environment));
-        cx.printer.print_message(format_args!("\nTo use it in this shell, run: eval \"$({up})\""));
+        cx.printer.print_message("");
+        cx.printer.print_message(format_args!("To use it in this shell, run: eval \"$({up})\""));
     }
     let mut steps = vec![
         ("list the nodes that reply", "rpc ping".to_owned()),
@@ -81,7 +82,8 @@ fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) 
     ]);
     cx.printer.print_message("");
     for (purpose, command) in steps {
-        cx.printer.print_message(format_args!("# {purpose}\n{HINT}{command}{HINT:#}"));
+        cx.printer.print_message(format_args!("# {purpose}"));
+        cx.printer.print_message(format_args!("{HINT}{command}{HINT:#}"));
     }
 }
 

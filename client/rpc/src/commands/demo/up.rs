@@ -33,7 +33,6 @@ use crate::cli::demo::DemoUpArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::environment::ProcessEnvironment;
 use crate::printer::{GOOD, OutputPrinter};
-use crate::render::escape_to_line;
 
 /// As in the daemon's unit: freed blocks are not kept for the thread that freed them.
 const ALLOCATOR_SETTING: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
@@ -208,7 +207,7 @@ impl DemoStart<'_> {
             self.printer.print_warning(format_args!(
                 "{} have no running service: {}",
                 kind_of_nodes(failed.nodes.len(), false),
-                escape_to_line(&failed.reason)
+                failed.reason
             ));
             self.printer.print_hint(
                 "services, packages, `shell` and `exec` need mount namespaces; accounts, files and queries work without",

@@ -14,7 +14,7 @@ use crate::cli::filters::FilterArgs;
 use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::progress::ProgressReporter;
-use crate::render::{escape_to_line, list_first_nodes, node_count_text};
+use crate::render::{list_first_nodes, node_count_text};
 
 /// Most names of nodes in a message.
 const MAX_SHOWN_NAMES: usize = 10;
@@ -64,7 +64,7 @@ pub async fn find_unanswered(
         let report = ask_nodes(fleet, &plan, nodes, &progress).await?;
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
             let reasons = unanswered.entry(reply.node.clone()).or_default();
-            reasons.push(format!("{lookup}: {}", reply.message));
+            reasons.push(format!("{lookup}: {}", reply.message.raw()));
         }
     }
     Ok(unanswered)
@@ -89,6 +89,6 @@ pub fn warn_of_unanswered(unanswered: &UnansweredNodes, cx: CommandContext<'_>) 
     }
     for (reason, nodes) in nodes_by_reason {
         let names = list_first_nodes(&nodes, MAX_SHOWN_NAMES, ", ");
-        cx.printer.print_warning(format_args!("{}: {names}", escape_to_line(reason)));
+        cx.printer.print_warning(format_args!("{reason}: {names}"));
     }
 }

@@ -14,7 +14,7 @@ use crate::cli::inventory::AnsibleArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form::JsonForm;
 use crate::error::CommandError;
-use crate::render::{count_text, escape_to_line};
+use crate::render::count_text;
 
 /// Most keys of facts in a message, and most characters of each.
 const MAX_SHOWN_KEYS: usize = 5;
@@ -103,14 +103,13 @@ fn keys_warning(node: &str, keys: &[String]) -> String {
     )
 }
 
-/// The start of a node's text, on one line.
+/// The start of a node's text.
 fn shorten(text: &str) -> String {
-    let start: String = text.chars().take(MAX_SHOWN_CHARS).collect();
-    escape_to_line(&start).into_owned()
+    text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
 fn merged_warning(group: &str, sources: &BTreeSet<String>) -> String {
-    let names: Vec<String> = sources.iter().map(|name| escape_to_line(name).to_string()).collect();
+    let names: Vec<&str> = sources.iter().map(String::as_str).collect();
     format!(
         "the group {group} stands for {}: Ansible accepts letters, digits and _ only",
         names.join(", ")

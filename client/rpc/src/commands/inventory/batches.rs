@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_base::NodeText;
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
@@ -13,8 +14,8 @@ use super::remember_inventories;
 use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::progress::ProgressReporter;
+use crate::render::list_first_nodes;
 use crate::render::template::OutputTemplateError;
-use crate::render::{escape_to_line, list_first_nodes};
 
 /// Nodes per batch.
 const BATCH_NODES: usize = 128;
@@ -26,13 +27,13 @@ const MAX_SHOWN_NAMES: usize = 10;
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableReplyError {
     /// The action failed on the node.
-    #[error("{}", escape_to_line(.0))]
-    Failed(String),
+    #[error("{}", .0.line())]
+    Failed(NodeText),
     /// The outputs are not an inventory.
-    #[error("its inventory is not valid: {}", escape_to_line(&.0.to_string()))]
+    #[error("its inventory is not valid: {0}")]
     Invalid(#[from] serde_json::Error),
     /// The template fails with its values.
-    #[error("--template: {}", escape_to_line(&.0.to_string()))]
+    #[error("--template: {0}")]
     Template(#[from] OutputTemplateError),
 }
 

@@ -23,7 +23,7 @@ use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::cli::inventory::InventoryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::inquiry::RPCUTIL_AGENT;
-use crate::render::{count_text, escape_to_line, json, node_count_text};
+use crate::render::{count_text, json, node_count_text};
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
@@ -31,7 +31,6 @@ pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
     let problems = find_problems(&text, None).map_err(to_error)?;
     for problem in &problems {
-        let problem = escape_to_line(problem);
         cx.printer.print_line(format_args!("{}: {problem}", path.display()))?;
     }
     if !problems.is_empty() {

@@ -24,7 +24,7 @@ pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> Co
         let rendered = successful_outputs(reply)
             .and_then(|_| Ok(template.render(&InventoryTemplateValues::new(reply))?));
         match rendered {
-            Ok(text) => Ok(Ok(cx.printer.print_text(text)?)),
+            Ok(text) => Ok(Ok(cx.printer.print_value(&text)?)),
             Err(error) => Ok(Err(error)),
         }
     });

@@ -33,7 +33,8 @@ pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
     printer.print_message(
         "Protect this directory: anyone who has its keys controls the organisation.",
     );
-    printer.print_message("\nNext:");
+    printer.print_message("");
+    printer.print_message("Next:");
     let steps = [
         (&*format!("export MUSTER_ORG={directory}"), "let the other commands find it"),
         ("rpc broker run", "start the broker"),

@@ -175,7 +175,7 @@ fn print_organisation(
     print_rows(&rows, printer)?;
     document.roles.iter().try_for_each(|role| print_permissions(role, printer))?;
     if !document.newcomer_roles.is_empty() {
-        printer.print_line(format_args!("\n{STRONG}newcomers{STRONG:#}"))?;
+        printer.print_text(format_args!("\n{STRONG}newcomers{STRONG:#}\n"))?;
     }
     document.newcomer_roles.iter().try_for_each(|role| print_permissions(role, printer))?;
     Ok(CommandExitCode::Passed)
@@ -204,7 +204,7 @@ fn print_rows(rows: &[(&str, String)], printer: &OutputPrinter) -> Result<(), Pr
 }
 
 fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<()> {
-    printer.print_line(format_args!("\n  role {}", permissions.role))?;
+    printer.print_text(format_args!("\n  role {}\n", permissions.role))?;
     let lists = [
         ("publish", &permissions.publish.allow),
         ("not publish", &permissions.publish.deny),

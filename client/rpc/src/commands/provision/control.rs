@@ -9,7 +9,6 @@ use crate::cli::provision::ProvisionRetireArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::org::revoke::revoke_nodes;
 use crate::printer::{BAD, GOOD};
-use crate::render::printable::escape_to_line;
 use crate::terminal::{ask_confirmation, is_terminal};
 
 /// Sends the command for each node.
@@ -33,7 +32,7 @@ async fn send_commands(
             return Ok(CommandExitCode::NoneAnswered);
         };
         if !reply.is_ok() {
-            let reason = escape_to_line(&reply.message);
+            let reason = reply.message.line();
             cx.printer.print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
             exit = CommandExitCode::SomeFailed;
             continue;

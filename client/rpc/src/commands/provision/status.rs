@@ -9,7 +9,6 @@ use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::cli::value_name;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
-use crate::render::printable::escape_to_line;
 use crate::render::provision::{
     ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
     render_overview_table,
@@ -61,11 +60,8 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
         };
         if screen.is_terminal {
             let text = render_overview_table(&overview, screen.width);
-            // ANSI codes: move up to the first line of the last table and clear everything below.
-            let erase = (drawn_lines > 0).then(|| format!("\u{1b}[{drawn_lines}A\u{1b}[J"));
-            let erase = erase.unwrap_or_default();
+            cx.printer.print_redrawn(drawn_lines, &text)?;
             drawn_lines = text.lines().count();
-            cx.printer.print_text(format_args!("{erase}{text}"))?;
         } else {
             for change in describe_changes(previous.as_ref(), &overview) {
                 cx.printer.print_line(change)?;
@@ -90,6 +86,6 @@ async fn query_overview(
     if reply.is_ok() {
         return Ok(Ok(reply.typed_outputs()));
     }
-    cx.printer.print_error(format_args!("{}: {}", reply.node, escape_to_line(&reply.message)));
+    cx.printer.print_error(format_args!("{}: {}", reply.node, reply.message.line()));
     Ok(Err(CommandExitCode::SomeFailed))
 }

@@ -74,7 +74,6 @@ impl PuppetOutput<'_> {
     ) -> Result<(), PrintError> {
         self.log_message(&format!("Found {} hosts", order.len()));
         for (node, message) in &runs.disabled {
-            let message = crate::render::printable::escape_to_line(message);
             self.log_message(&format!("{node} skipped: disabled: {message}"));
         }
         if let PuppetOutputForm::Lines = self.form {

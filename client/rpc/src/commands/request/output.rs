@@ -22,7 +22,7 @@ use crate::render::jsonl::RequestJsonLine;
 use crate::render::request::{RequestResultView, balance_line};
 use crate::render::template::{OutputTemplate, OutputTemplateError};
 use crate::render::template_values::{REPLY_TEMPLATE_NAMES, ReplyTemplateValues};
-use crate::render::{escape_to_line, json, progress};
+use crate::render::{json, progress};
 use crate::screen::Screen;
 
 /// Least number of nodes with equal replies for which grouping is suggested.
@@ -262,7 +262,7 @@ impl<'a> RequestOutput<'a> {
     fn note_unrendered(&self, reply: &NodeReply, error: &OutputTemplateError) {
         self.unrendered.fetch_add(1, Ordering::Relaxed);
         let error = error.to_string();
-        let message = format_args!("{}: --template: {}", reply.node, escape_to_line(&error));
+        let message = format_args!("{}: --template: {}", reply.node, error);
         self.cx.printer.print_error(message);
     }
 
@@ -348,7 +348,7 @@ impl<'a> RequestOutput<'a> {
             {
                 let values = ReplyTemplateValues::new(reply);
                 match template.render(&values) {
-                    Ok(text) => self.cx.printer.print_text(text)?,
+                    Ok(text) => self.cx.printer.print_value(&text)?,
                     // The replies of other nodes are still printed.
                     Err(error) => self.note_unrendered(reply, &error),
                 }
@@ -380,7 +380,7 @@ pub async fn run_with_form(
         let file =
             File::create(path).map_err(|source| ResultWriteError::File(path.clone(), source))?;
         let screen = Screen::for_file(cx.environment.columns);
-        cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
+        cx.printer.redirect_data(Box::new(file), screen);
     }
     let form = RequestOutputForm::from_flags(&flags)?;
     let result = command(&form).await;

@@ -11,7 +11,6 @@ use muster_wire::identity::Identity;
 use crate::commands::context::{CommandContext, Error, Result};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
 use crate::progress::ProgressReporter;
-use crate::render::escape_to_line;
 
 /// Replaces the cached DDL of the agent, if it may be stale. If no node sends one, the cached one stays in use.
 pub async fn refresh_stale_ddl(
@@ -32,14 +31,13 @@ pub async fn refresh_stale_ddl(
         Err(error) if is_interrupt(&error) => return Err(error),
         Err(error) => {
             let reason = error_chain(&error);
-            let reason = escape_to_line(&reason);
             cx.printer.print_detail(format_args!(
                 "agent {agent}: the cached DDL was not refreshed: {reason}"
             ));
             return Ok(());
         }
     };
-    let version = escape_to_line(fetched.ddl.version());
+    let version = fetched.ddl.version();
     cx.printer.print_message(format_args!(
         "agent {agent}: the cached DDL does not declare all words of this request; using {version} from {node}"
     ));

@@ -8,7 +8,6 @@ use muster_request::{SshProgram, SshTarget, program_arguments, read_capped};
 
 use super::SshCommandError;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::render::printable::escape_unprintable;
 
 /// Most bytes of a node's output that are kept; the rest is dropped.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
@@ -43,7 +42,7 @@ pub(super) async fn run_on_all(
     while let Some(run) = runs.next().await {
         if !is_single {
             printer.print_message(format_args!("Running: ssh {}", run.target.node));
-            printer.print_text(escape_unprintable(&run.output))?;
+            printer.print_text(run.output)?;
         }
         let node = &run.target.node;
         match run.result {

@@ -51,7 +51,7 @@ impl PuppetNodeTotals {
     /// Renders the text.
     pub fn render_text(&self, report: &RequestReport) -> String {
         let mut page = TextPage::default();
-        page.push_line(format_args!("Total Puppet nodes: {}\n", self.total));
+        page.push_heading(format_args!("Total Puppet nodes: {}", self.total));
         for (title, count, ends_group) in [
             ("Nodes currently enabled", self.enabled, false),
             ("Nodes currently disabled", self.disabled, true),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::render::grid::{TableRow, lay_out_table};
 use crate::render::request::balance_line;
-use crate::render::{TextPage, escape_to_line, node_count_text};
+use crate::render::{TextPage, node_count_text};
 
 /// Maximum number of reasons in the error when nothing can run.
 const MAX_IDLE_REASONS: usize = 4;
@@ -104,11 +104,11 @@ impl PuppetNodeState {
     fn note_text(&self) -> String {
         let mut notes = Vec::new();
         if let Some(message) = &self.disable_message {
-            notes.push(escape_to_line(message).into_owned());
+            notes.push(message.to_owned());
         }
         match (&self.progress, self.holder.as_deref()) {
             (Some(state), _) => {
-                notes.push(format!("our run: {}", escape_to_line(state).replace('_', " ")));
+                notes.push(format!("our run: {}", state.replace('_', " ")));
             }
             (None, Some("puppet")) => notes.push("run of another process".to_owned()),
             _ => {}
@@ -151,7 +151,7 @@ pub fn render_status_table(
             0 => "never".to_owned(),
             _ => format!("{} ago", format_duration(Duration::from_secs(state.since_lastrun))),
         };
-        let word = escape_to_line(&state.status).into_owned();
+        let word = state.status.clone();
         let cells = vec![state.node.to_string(), word, last, state.note_text()];
         let is_bad = !state.enabled || state.last_failure_text().is_some();
         TableRow { cells, is_bad }
@@ -177,7 +177,7 @@ pub fn describe_idle_nodes(runs: &PuppetRunsReport) -> String {
     let mut parts: Vec<String> = reasons
         .iter()
         .take(MAX_IDLE_REASONS)
-        .map(|(count, reason)| format!("{}: {}", node_count_text(*count), escape_to_line(reason)))
+        .map(|(count, reason)| format!("{}: {}", node_count_text(*count), reason))
         .collect();
     if reasons.len() > MAX_IDLE_REASONS {
         parts.push("for other nodes see -j".to_owned());

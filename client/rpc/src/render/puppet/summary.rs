@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::render::request::balance_line;
 use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
-use crate::render::{TextPage, escape_to_line, node_count_text};
+use crate::render::{TextPage, node_count_text};
 
 /// A figure: its output, its title, and how it is read.
 type RunFigure = (&'static str, &'static str, fn(&LastRunSummaryOutput) -> Option<f64>);
@@ -102,7 +102,7 @@ impl LastRunsSummary {
     pub fn render_text(&self, report: &RequestReport, utf8: bool) -> String {
         let mut page = TextPage::default();
         let nodes = node_count_text(self.nodes);
-        page.push_line(format_args!("Summary statistics for {nodes}:\n"));
+        page.push_heading(format_args!("Summary statistics for {nodes}:"));
         for (figure, title, _) in FIGURES {
             let Some(distribution) = self.distributions.get(figure) else {
                 continue;
@@ -117,9 +117,9 @@ impl LastRunsSummary {
         }
         page.push_gap();
         if !self.classes.is_empty() {
-            page.push_line("Outcomes:\n");
+            page.push_heading("Outcomes:");
             for (class, count) in &self.classes {
-                page.push_line(format_args!("{:>33}: {count}", escape_to_line(class)));
+                page.push_line(format_args!("{class:>33}: {count}"));
             }
             page.push_gap();
         }

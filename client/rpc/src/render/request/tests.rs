@@ -151,7 +151,7 @@ fn draw_colourless(report: &RequestReport) -> String {
     let text = report.replies.iter().map(|reply| view.render_reply(reply)).collect::<String>()
         + &view.render_summary(report);
     [BAD, GOOD, STRONG, WARNING].iter().fold(text, |text, style| {
-        text.replace(&style.render().to_string(), "").replace(&style.render_reset().to_string(), "")
+        text.replace(&style.to_string(), "").replace(&format!("{style:#}"), "")
     })
 }
 
