@@ -104,7 +104,7 @@ async fn start_directory(
     let http = DirectoryHttp::load(&options.http)?;
     let signer = credentials::read_service_signer(&options.credentials, ServiceRight::Directory)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
-    let handle = DirectoryHandle::with_options(&options);
+    let handle = DirectoryHandle::with_limits(options.grace(), options.memory_mib);
     let http_metrics = http.metrics();
     let serving = tokio::spawn(http.run_until_stopped(handle.clone(), stop.clone()));
     let service_core =

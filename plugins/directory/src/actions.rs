@@ -50,14 +50,14 @@ pub struct DirectoryOptions {
     /// Time that a heartbeat may be late before its node counts as missing.
     pub(crate) grace_seconds: u32,
     /// Memory that all records may take, in MiB; beyond it only small ones are taken.
-    pub(crate) memory_mib: u32,
+    pub memory_mib: u32,
     /// The HTTP API.
     pub http: DirectoryHttpOptions,
 }
 
 impl DirectoryOptions {
     /// Time that a heartbeat may be late before its node counts as missing.
-    pub(crate) fn grace(&self) -> Duration {
+    pub fn grace(&self) -> Duration {
         Duration::from_secs(self.grace_seconds.into())
     }
 }

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::actions::DirectoryOptions;
 use crate::liveness::DEFAULT_GRACE_SECONDS;
 use crate::node_table::NodeTable;
 
@@ -81,13 +80,13 @@ impl Default for DirectoryHandle {
 }
 
 impl DirectoryHandle {
-    /// An empty index with the grace period and the memory of these options.
-    pub fn with_options(options: &DirectoryOptions) -> Self {
+    /// An empty index; a heartbeat may be late by this time before its node counts as missing, and all records take at most about this memory.
+    pub fn with_limits(grace: Duration, memory_mib: u32) -> Self {
         let handle = Self::default();
         {
             let mut state = handle.write();
-            state.grace = options.grace();
-            state.table = NodeTable::with_memory_mib(options.memory_mib);
+            state.grace = grace;
+            state.table = NodeTable::with_memory_mib(memory_mib);
         }
         handle
     }

@@ -1,5 +1,7 @@
 //! Nodes and services whose texts are terminal sequences: no form of any command's output contains one, and no line that a node made up.
 
+#![expect(clippy::indexing_slicing, reason = "the test builds the documents that it indexes")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 

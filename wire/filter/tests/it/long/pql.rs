@@ -1,5 +1,7 @@
 //! Queries in PQL, compared with a real `PuppetDB`: the committed ones, and random ones over random nodes.
 
+#![expect(clippy::print_stdout, reason = "prints the seed and the counts")]
+
 use super::puppetdb::PuppetDb;
 use super::random_queries::RandomQueries;
 use crate::pql_answers::{AnswerCounts, RecordedAnswers, select_nodes};

@@ -1,5 +1,8 @@
 //! A real `PuppetDB` in its own directory on a free loopback port.
 
+#![expect(clippy::indexing_slicing, reason = "the test knows the documents that it reads")]
+
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -36,7 +39,6 @@ impl PuppetDb {
                 is_left_out,
                 "puppetdb is not installed: run tools/fetch-puppetserver, or name it in MUSTER_TESTS_WITHOUT"
             );
-            println!("skipped: puppetdb is not installed; tools/fetch-puppetserver installs it");
             return None;
         }
         let ports = free_ports();
@@ -113,7 +115,10 @@ impl PuppetDb {
 
     /// Which of the nodes a query selects, sorted; none if the query is refused.
     pub(crate) fn select(&self, nodes: &Nodes, query: &str) -> Option<Vec<String>> {
-        let encoded: String = query.bytes().map(|b| format!("%{b:02x}")).collect();
+        let mut encoded = String::new();
+        for byte in query.bytes() {
+            write!(encoded, "%{byte:02x}").unwrap();
+        }
         let (status, answer) = self.request("GET", &format!("/pdb/query/v4?query={encoded}"), "");
         if status != 200 {
             return None;

@@ -1,5 +1,7 @@
 //! Random nodes, and random queries in PQL about them. The same seed yields the same ones.
 
+#![expect(clippy::indexing_slicing, reason = "the index is below the length")]
+
 use serde_json::{Map, Value, json};
 
 use crate::pql_answers::{Nodes, RecordedNode};
@@ -252,11 +254,8 @@ impl RandomQueries {
             let name = self.pick(&NAMES);
             let needs_quotes = !name.chars().all(|c| c.is_ascii_alphanumeric()) || self.one_in(6);
             let index = if self.one_in(6) { format!("[{}]", self.below(4)) } else { String::new() };
-            path += &if needs_quotes {
-                format!(".\"{name}{index}\"")
-            } else {
-                format!(".{name}{index}")
-            };
+            let quote = if needs_quotes { "\"" } else { "" };
+            path += &[".", quote, name, &index, quote].concat();
         }
         self.test_of(&path)
     }
