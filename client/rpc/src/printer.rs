@@ -164,6 +164,13 @@ impl OutputPrinter {
         }
     }
 
+    /// Prints a message of several lines, whose values the renderer has escaped.
+    pub fn print_message_lines(&self, text: impl Display) {
+        if self.verbosity >= VerbosityLevel::Normal {
+            self.print_question(text);
+        }
+    }
+
     /// Prints a message for verbose output.
     pub fn print_detail(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Verbose {

@@ -54,7 +54,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> CommandResult {
         PathBuf::from(name)
     });
     if path.as_os_str() == "-" {
-        cx.printer.print_line(String::from_utf8_lossy(&approval))?;
+        cx.printer.print_text(String::from_utf8_lossy(&approval) + "\n")?;
         return Ok(CommandExitCode::Passed);
     }
     write_approval_file(&path, &approval)?;

@@ -60,7 +60,7 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(json) = &json {
         cx.print_json(&PingDocument::new(&pongs, &denials, !complete, &traces), json)?;
     } else {
-        cx.printer.print_line(render_ping_statistics(&pongs))?;
+        cx.printer.print_text(render_ping_statistics(&pongs) + "\n")?;
         let width = cx.width();
         if let Some(graph) = render_ping_graph(&pongs, width).filter(|_| args.graph) {
             cx.printer.print_text(format_args!("\n{graph}\n"))?;

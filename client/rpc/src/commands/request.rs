@@ -340,7 +340,7 @@ async fn confirm_request(
     let question = || preview.render_text() + &describe_change(settings, target, request.plan);
     let was_asked = cx.confirm_request(settings, conditions, question).await?;
     if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
-        cx.printer.print_message(preview.render_text().trim_end());
+        cx.printer.print_message_lines(preview.render_text().trim_end());
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
 use super::page::TextPage;
+use super::printable::escape_to_line;
 
 /// Number of node names in the preview.
 const SAMPLE_SIZE: usize = 3;
@@ -119,7 +120,7 @@ impl ChangeScope<'_> {
         page.push_line(format_args!("  filter: {}", self.filter));
         let inputs = self.inputs.iter().map(|(name, value)| {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            format!("{name}={}", shorten_value(&text))
+            format!("{name}={}", shorten_value(&escape_to_line(&text)))
         });
         let inputs = inputs.collect::<Vec<_>>().join(" ");
         if !inputs.is_empty() {

@@ -87,7 +87,7 @@ mod tests {
         dev1: (1 progress message was lost, 2 events were dropped)
         dev1: copied\t3 of 7
         dev1: \x1b[2Jboo
-        dev1: 
+        dev1:
         dev1: two
         dev1: lines
         dev1: bare

@@ -309,6 +309,7 @@ mod tests {
     use crate::render::fixtures::plain;
     use crate::render::is_within_width;
     use crate::render::json::to_safe_line;
+    use crate::render::printable::styled_line;
     use crate::render::testing::{ended, outcome, ran, runs};
     use muster_request::RunLogLine;
 
@@ -326,8 +327,9 @@ mod tests {
             RunLogLine::Ended(node(), Box::new(ended(ran("changed", 0, 14)))),
             RunLogLine::Ended(node(), Box::new(ended(refused))),
         ];
-        let lines =
-            lines.iter().map(|told| format_log_line(1_767_225_600_017, &describe_log_line(told)));
+        let lines = lines
+            .iter()
+            .map(|told| styled_line(format_log_line(1_767_225_600_017, &describe_log_line(told))));
         insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"
         2026-01-01 00:00:00Z Running dev1.example.net, concurrency is 2
         2026-01-01 00:00:00Z dev1.example.net schedule status: OK

@@ -288,7 +288,7 @@ impl<'a> RequestOutput<'a> {
         }
         replies.sort_by(|a, b| a.node.cmp(&b.node));
         let grid = self.view.render_table(&replies);
-        self.cx.printer.print_line(&grid.text)?;
+        self.cx.printer.print_text(format_args!("{}\n", grid.text))?;
         if !grid.left_out.is_empty() {
             let names = grid.left_out.join(", ");
             let hint =
