@@ -140,6 +140,7 @@ impl PuppetNode {
         for (name, path) in [
             ("command", &options.command),
             ("catalog", &options.catalog),
+            ("manifest", &options.manifest),
             ("confdir", &options.confdir),
             ("codedir", &options.codedir),
             ("vardir", &options.vardir),
@@ -148,8 +149,9 @@ impl PuppetNode {
             ("publicdir", &options.publicdir),
             ("ssldir", &options.ssldir),
         ] {
-            let path = path.as_ref().unwrap().display();
-            writeln!(config, "{name} = \"{path}\"").unwrap();
+            if let Some(path) = path {
+                writeln!(config, "{name} = \"{}\"", path.display()).unwrap();
+            }
         }
         let application = match options.application {
             PuppetApplication::Apply => "apply",
