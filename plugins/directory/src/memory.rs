@@ -109,7 +109,7 @@ impl MemoryLimit {
         Self((mib as usize).saturating_mul(MIB))
     }
 
-    /// Whether so many bytes are within the limit.
+    /// Whether this number of bytes is within the limit.
     pub(crate) fn permits(self, bytes: usize) -> bool {
         bytes <= self.0
     }
