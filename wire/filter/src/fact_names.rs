@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ast::NodeFilter;
-use crate::document::DocumentQuery;
 use crate::state::FactPath;
-use crate::term::FactTerm;
 
 /// The top-level facts that a filter reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +14,8 @@ pub enum ReferencedFacts {
 }
 
 impl ReferencedFacts {
-    fn none() -> Self {
+    /// No fact.
+    pub(crate) fn none() -> Self {
         Self::Named(BTreeSet::new())
     }
 
@@ -46,69 +44,5 @@ impl ReferencedFacts {
     /// Adds all facts.
     pub(crate) fn add_all(&mut self) {
         *self = Self::All;
-    }
-}
-
-impl NodeFilter {
-    /// The facts that decide whether a node matches.
-    pub fn referenced_facts(&self) -> ReferencedFacts {
-        let mut found = ReferencedFacts::of_paths(self.facts().iter().map(FactTerm::fact_path));
-        if let Some(select) = self.select() {
-            select.fact_paths().into_iter().for_each(|path| found.add_path(path));
-        }
-        if let Some(query) = self.query() {
-            DocumentQuery::add_referenced_facts(query, &mut found);
-        }
-        found
-    }
-
-    /// The parts of the state that decide whether a node matches.
-    pub fn referenced_state(&self) -> ReferencedFacts {
-        let mut found = ReferencedFacts::none();
-        if let Some(query) = self.query() {
-            DocumentQuery::add_referenced_state(query, &mut found);
-        }
-        found
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(filter: &NodeFilter) -> Vec<String> {
-        match filter.referenced_facts() {
-            ReferencedFacts::All => vec!["*".to_owned()],
-            ReferencedFacts::Named(names) => names.into_iter().collect(),
-        }
-    }
-
-    #[test]
-    fn every_kind_of_condition_names_its_facts() {
-        let filter = NodeFilter::default();
-        assert_eq!(names(&filter), [""; 0]);
-        let filter = filter.with_fact("os.family=Debian").unwrap();
-        let filter = filter.with_select("fact('load.average') > 3 or not country=de").unwrap();
-        let query =
-            "{'$or': [{'facts.disks.0.size': 5}, {'$nor': [{'facts.\"a.b\"': 1}]}], identity: 'x'}";
-        let filter = filter.with_query(query).unwrap();
-        let expected = [
-            "\"a.b\"",
-            "a.b",
-            "country",
-            "disks",
-            "disks.0.size",
-            "load",
-            "load.average",
-            "os",
-            "os.family",
-        ];
-        assert_eq!(names(&filter), expected);
-        let filter = filter.with_query("{facts: {a: 1}}").unwrap();
-        assert_eq!(names(&filter), ["*"]);
-        let filter = NodeFilter::default().with_query("{'state.puppet.disabled': true}").unwrap();
-        assert_eq!(names(&filter), [""; 0]);
-        let wanted = ["puppet", "puppet.disabled"].map(str::to_owned).into();
-        assert_eq!(filter.referenced_state(), ReferencedFacts::Named(wanted));
     }
 }

@@ -28,7 +28,9 @@ mod error;
 mod eval;
 mod explain;
 mod fact_names;
+mod index;
 mod json;
+mod limits;
 mod lookup;
 mod necessary;
 mod number;
@@ -41,18 +43,16 @@ mod term;
 mod words;
 
 pub use ast::{MAX_FILTER_BYTES, MAX_FILTER_ELEMENTS, NodeFilter};
-pub use document::{
-    DocumentQuery, MAX_QUERY_BYTES, MAX_QUERY_CONDITIONS, MAX_QUERY_DEPTH, MAX_QUERY_REGEXES,
-    parse_date_millis,
-};
+pub use document::{DocumentQuery, parse_date_millis};
 pub use error::FilterError;
 pub use fact_names::ReferencedFacts;
+pub use limits::{
+    MAX_QUERY_BYTES, MAX_QUERY_CONDITIONS, MAX_QUERY_DEPTH, MAX_QUERY_REGEXES, MAX_SELECT_BYTES,
+    MAX_SELECT_DEPTH, MAX_SELECT_LOOKUPS, MAX_SELECT_REGEXES, MAX_SELECT_TERMS,
+};
 pub use lookup::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
 pub use necessary::{FactIndexKey, NecessaryCondition, fact_index_keys};
 pub use pattern::{FilterPattern, FilterRegex, MAX_PATTERN_BYTES};
-pub use select::{
-    AssumedOutput, MAX_SELECT_BYTES, MAX_SELECT_DEPTH, MAX_SELECT_LOOKUPS, MAX_SELECT_REGEXES,
-    MAX_SELECT_TERMS, SelectExpression,
-};
+pub use select::{AssumedOutput, SelectExpression};
 pub use sources::{DeclaredQuery, DeclaredSource, DeclaredSources, OutputKind, QueryCheck};
 pub use term::{FactOperator, FactTerm, parse_boolean};

@@ -1,17 +1,15 @@
 //! Conditions that every matching node satisfies, for an index that narrows the nodes before the filter decides.
 //!
 //! A condition is listed only if it is implied by the filter. Its keys are coarser than the evaluator: an index finds a superset,
-//! and [`NodeFilter::matches`] decides.
+//! and [`NodeFilter::matches`](crate::NodeFilter::matches) decides.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::ast::NodeFilter;
 use crate::number::NumericValue;
-use crate::pattern::{FilterPattern, lower_case};
+use crate::pattern::lower_case;
 use crate::state::{FactPath, NodeView};
-use crate::term::{FactOperand, FactOperator, FactTerm, parse_boolean};
 
 /// A condition that holds for every node that matches. Names and keys are alternatives: the node has at least one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,41 +50,6 @@ impl FactIndexKey {
         // Zero and negative zero are equal.
         Self::Number((number.to_float() + 0.0).to_bits())
     }
-}
-
-impl NodeFilter {
-    /// Conditions that every matching node satisfies. There may be none.
-    pub fn necessary_conditions(&self) -> Vec<NecessaryCondition> {
-        let mut conditions: Vec<_> = self.facts().iter().filter_map(fact_condition).collect();
-        let exact_names = |patterns: &[FilterPattern]| {
-            let names = patterns.iter().filter_map(FilterPattern::exact_name);
-            names.map(|name| vec![name.to_owned()]).collect::<Vec<_>>()
-        };
-        conditions.extend(exact_names(self.classes()).into_iter().map(NecessaryCondition::Class));
-        conditions.extend(exact_names(self.agents()).into_iter().map(NecessaryCondition::Agent));
-        let identities = self.identities().iter().map(FilterPattern::exact_name);
-        match identities.map(|name| name.map(str::to_owned)).collect::<Option<Vec<_>>>() {
-            Some(names) if !names.is_empty() => {
-                conditions.push(NecessaryCondition::Identity(names));
-            }
-            _ => {}
-        }
-        if let Some(query) = self.query() {
-            conditions.extend(query.necessary_conditions());
-        }
-        conditions
-    }
-}
-
-/// The condition of a term that requires a value. Its literal equals numbers, booleans and texts.
-fn fact_condition(term: &FactTerm) -> Option<NecessaryCondition> {
-    let FactOperand::Literal(literal) = &term.operand else { return None };
-    if term.operator != FactOperator::Equal {
-        return None;
-    }
-    let boolean = parse_boolean(&literal.text).map(FactIndexKey::Boolean);
-    let keys = FactIndexKey::of_text(&literal.text).chain(boolean).collect();
-    Some(NecessaryCondition::Fact(term.path.clone(), keys))
 }
 
 impl NecessaryCondition {

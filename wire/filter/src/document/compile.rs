@@ -6,8 +6,8 @@ use super::ast::{ClauseList, DocumentClause, FieldTest, LogicOperator, QueryValu
 use super::path::DocumentPath;
 use super::pql::{PQL_OPERATOR, PqlQuery};
 use super::read::{RelaxedEntry, RelaxedKind, RelaxedValue};
-use super::{MAX_QUERY_CONDITIONS, MAX_QUERY_REGEXES};
 use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
+use crate::limits::{MAX_QUERY_CONDITIONS, MAX_QUERY_REGEXES};
 use crate::pattern::FilterRegex;
 
 /// The operator that compares loosely, which `MongoDB` does not have.

@@ -32,15 +32,7 @@ pub use date::parse_millis as parse_date_millis;
 use ast::{ClauseList, DocumentClause, LogicOperator};
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
-
-/// Longest query in bytes, as written and as printed.
-pub const MAX_QUERY_BYTES: usize = 64 * 1024;
-/// Deepest nesting of documents and lists.
-pub const MAX_QUERY_DEPTH: usize = 32;
-/// Most conditions and values in a query.
-pub const MAX_QUERY_CONDITIONS: usize = 1000;
-/// Most regular expressions in a query: each is compiled.
-pub const MAX_QUERY_REGEXES: usize = 64;
+use super::limits::MAX_QUERY_BYTES;
 
 /// A checked query. `Display` prints its canonical text.
 #[derive(Debug, Clone, PartialEq, Eq)]

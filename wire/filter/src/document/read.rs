@@ -5,10 +5,10 @@
 
 use serde_json::Number;
 
-use super::MAX_QUERY_DEPTH;
 use super::date::QueryDate;
 use super::scan::TextScanner;
 use crate::error::{FaultContext as _, Result, expected_at};
+use crate::limits::MAX_QUERY_DEPTH;
 
 /// A value and its byte offset.
 pub(super) struct RelaxedValue {

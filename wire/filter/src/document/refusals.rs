@@ -1,7 +1,8 @@
 //! Tests of the parser: canonical texts, refusals with their column, limits, and descriptions in English.
 
-use super::{DocumentQuery, MAX_QUERY_BYTES};
+use super::DocumentQuery;
 use crate::NodeFilter;
+use crate::limits::MAX_QUERY_BYTES;
 
 #[test]
 fn every_form_has_one_canonical_text() {

@@ -24,19 +24,8 @@ pub use assumed_output::AssumedOutput;
 use ast::{BooleanTree, SelectCondition};
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result};
+use super::limits::{MAX_SELECT_BYTES, MAX_SELECT_DEPTH};
 use super::sources::DeclaredSources;
-
-/// Longest expression in bytes, as written and as printed.
-pub const MAX_SELECT_BYTES: usize = 4096;
-/// Deepest nesting of `( )`, `not` and functions.
-pub const MAX_SELECT_DEPTH: usize = 32;
-/// Most conditions in an expression.
-pub const MAX_SELECT_TERMS: usize = 200;
-/// Most regular expressions in an expression: each is compiled.
-pub const MAX_SELECT_REGEXES: usize = 64;
-
-/// Most data source lookups in an expression: each may be expensive on the node.
-pub const MAX_SELECT_LOOKUPS: usize = 16;
 
 /// A checked expression. `Display` prints its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,13 +15,13 @@
 use std::iter::Peekable;
 use std::vec;
 
-use super::MAX_SELECT_DEPTH;
 use super::ast::{
     BooleanTree, CallField, ComparisonOperator, Connective, FunctionCall, SelectStatement,
     SelectValue, SelectValueKind, StatementTree,
 };
 use super::lex::{SelectToken, SelectTokenKind, tokenize_select};
 use crate::error::{FilterFault, Result, expected_at};
+use crate::limits::MAX_SELECT_DEPTH;
 
 /// Parses an expression.
 pub(super) fn parse_select(text: &str) -> Result<StatementTree> {

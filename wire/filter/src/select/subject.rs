@@ -4,9 +4,10 @@ use super::ast::{
     CallField, ConditionSubject, FunctionCall, SelectValue, SelectValueKind, SourceOutput,
     ValueTest,
 };
+use super::check;
 use super::check::SelectChecker;
-use super::{MAX_SELECT_LOOKUPS, check};
 use crate::error::{FaultContext as _, Result, expected_at};
+use crate::limits::MAX_SELECT_LOOKUPS;
 use crate::lookup::DataLookup;
 use crate::pattern::MAX_PATTERN_BYTES;
 use muster_base::nearest_name;

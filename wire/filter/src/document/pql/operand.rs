@@ -2,12 +2,12 @@
 
 use serde_json::{Number, Value};
 
-use super::super::MAX_QUERY_REGEXES;
 use super::super::ast::OrderOperator;
 use super::condition::{FactPathPart, FactTest, NodeTest, PqlLogic, RowTest, TextTest};
 use super::reader::PqlReader;
 use super::regex::compile_regex;
 use crate::error::{FaultContext as _, Result, expected_at};
+use crate::limits::MAX_QUERY_REGEXES;
 use crate::pattern::FilterRegex;
 
 /// Deepest nesting of lists in a value.
