@@ -18,6 +18,9 @@ use crate::command::{end_program, print_log_of_failure};
 use crate::organisation::Organisation;
 use crate::program_version::ProgramVersion;
 
+/// Puppet's directories of a daemon, unless its test sets others: locks and reports of one test's Puppet do not concern another's daemon.
+const OWN_PUPPET: &str = "[plugins.puppet]\nvardir = \"../puppet\"\nrundir = \"../puppet/run\"\nlogdir = \"../puppet/log\"\nssldir = \"../puppet/ssl\"\n";
+
 /// The directory of a daemon: its files, before and after it runs.
 #[derive(Debug, Clone)]
 pub struct DaemonHome(Arc<TempDir>);
@@ -78,9 +81,12 @@ impl DaemonHome {
             "[paths]\nstate = \"../state\"\naudit = \"../audit.log\"\nclasses = \"../classes.txt\"\n",
             0o644,
         );
+        home.write("conf.d/00-puppet.toml", OWN_PUPPET, 0o644);
         home.write("conf.d/test.toml", more, 0o644);
         home.write("classes.txt", "", 0o644);
-        std::fs::create_dir_all(home.path("facts.d")).unwrap();
+        for directory in ["facts.d", "puppet/state"] {
+            std::fs::create_dir_all(home.path(directory)).unwrap();
+        }
         home
     }
 
