@@ -63,6 +63,7 @@ mod refreshes;
 mod reply_delivery;
 mod resources;
 mod restarts;
+mod rollout_time;
 mod rollouts;
 mod rotation;
 mod rpc_requests;
