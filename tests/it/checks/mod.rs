@@ -7,6 +7,7 @@ mod fixture;
 mod icinga;
 mod icinga_server;
 mod injection;
+mod original;
 mod output;
 mod passive;
 mod results;
