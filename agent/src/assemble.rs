@@ -31,17 +31,14 @@ use crate::clock::WallClock;
 use crate::config::Config;
 use crate::core::{CoreParts, DaemonCore};
 use crate::credentials::{self, CredentialsError};
-use crate::enrolment::NodeEnrolmentError;
-use crate::facts::{CloudCollector, FactMachines, FactSources, FactStore};
+use crate::enrolment::{NodeEnrolmentError, RENEWED_TOKEN_FILE};
+use crate::facts::{FactMachines, FactStore};
 use crate::node_state::NodeStateStore;
 use crate::policy;
 use crate::renewal;
 use crate::seen::{SeenError, SeenRequests};
 use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
-
-/// The node's renewed token, in the state directory.
-pub(crate) const RENEWED_TOKEN_FILE: &str = "token.jwt";
 
 /// The record of the audit log's last checkpoint, in the state directory.
 const AUDIT_HEAD_FILE: &str = "audit.head";
@@ -129,18 +126,6 @@ pub struct AssembledDaemon {
     pub logins: Option<LoginOptions>,
 }
 
-/// The sources of facts.
-pub fn fact_sources(config: &Config) -> FactSources {
-    let facts = &config.facts;
-    FactSources {
-        identity: config.identity.clone(),
-        facts_d: config.paths.facts_d.clone(),
-        facter: facts.facter.clone(),
-        cloud: CloudCollector::new(&facts.cloud, facts.cloud_url.as_deref(), facts.cloud_imds_v1),
-        given: config.given_facts().clone(),
-    }
-}
-
 /// Reads and builds everything, in a state directory that this process has locked. Blocks.
 pub fn assemble_daemon(
     config: &Config,
@@ -165,7 +150,7 @@ pub fn assemble_daemon(
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust: SharedValue::new(trust),
         collectives: config.collectives.clone(),
-        facts: FactStore::new(fact_sources(config)),
+        facts: FactStore::new(config.fact_sources()),
         classes: ClassStore::new(config.paths.classes.clone()),
         state: NodeStateStore::new(plugins.state_sources, plugins.state_changes),
         policy: SharedValue::new(policy),

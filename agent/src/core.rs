@@ -24,7 +24,6 @@ use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, TokenCache, TokenError};
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +34,7 @@ use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
 use crate::clone_watch::CloneWatch;
-use crate::config::Config;
+use crate::config::{Config, PolicyOptions};
 use crate::counters::MessageCounters;
 use crate::enrolment;
 use crate::facts::{FactSources, FactStore};
@@ -53,21 +52,6 @@ use crate::trust_sync::TrustFreshness;
 
 /// Minimum interval between log lines about unauthenticated messages.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Settings that restrict the node in addition to its policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct PolicyOptions {
-    /// Whether a denial names its rule to the caller.
-    pub tell_rules: bool,
-    /// Whether actions that their schema marks as dangerous require a second person's approval, whatever the policy allows.
-    pub approve_dangerous: bool,
-}
-
-impl Default for PolicyOptions {
-    fn default() -> Self {
-        Self { tell_rules: true, approve_dangerous: false }
-    }
-}
 
 /// The parts of a daemon that are built from its configuration.
 pub struct CoreParts {

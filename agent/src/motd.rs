@@ -13,7 +13,6 @@ use muster_system::System;
 use muster_system::real::RealSystem;
 
 use crate::agents::{self, BrokerHandles};
-use crate::assemble::fact_sources;
 use crate::classes::ClassStore;
 use crate::config::Config;
 use crate::enrolment;
@@ -74,7 +73,7 @@ fn read_node(
     system: &dyn System,
     state: &NodeStateStore,
 ) -> (NodeSnapshot, Vec<String>) {
-    let facts = FactStore::new(fact_sources(config));
+    let facts = FactStore::new(config.fact_sources());
     let host = RealSystem::new("/".into());
     let fact_problems = facts.reload(FactMachines { node: system, host: &host });
     let classes = ClassStore::new(config.paths.classes.clone());

@@ -12,7 +12,7 @@ use muster_base::replace_file;
 use muster_wire::limits;
 use nix::unistd::{AccessFlags, Group};
 
-use super::AuditOptions;
+use super::options::AuditOptions;
 use crate::config::AuditConfig;
 use crate::files;
 

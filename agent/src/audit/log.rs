@@ -8,8 +8,8 @@ use muster_audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObjec
 use muster_base::{format_rfc3339, unix_millis_now};
 use serde::Serialize;
 
-use super::AuditOptions;
 use super::files::{self, AuditLogTail};
+use super::options::AuditOptions;
 use crate::files::allow_missing;
 
 /// The open log.

@@ -9,6 +9,7 @@
 mod files;
 mod log;
 mod loss;
+mod options;
 mod record;
 mod refusals;
 mod stream;
@@ -19,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_audit::AuditAnchor;
-use muster_wire::sign::Signer;
 
+pub use options::AuditOptions;
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass, ScheduleRecord};
 use stream::AuditStream;
 use writer::LogOperation;
@@ -50,37 +51,6 @@ pub enum AuditLogError {
     /// The thread did not reply in time, or has ended.
     #[error("the audit log writer does not respond")]
     Unresponsive,
-}
-
-/// The options of an audit log.
-#[derive(Debug, Clone)]
-pub struct AuditOptions {
-    /// The file of changes. The files of refusals and reads are beside it: `audit-refusals.log` and `audit-reads.log`.
-    pub path: PathBuf,
-    /// The settings of each file.
-    pub settings: AuditConfig,
-    /// Where the last checkpoint is stored outside the log, so that truncation of the log is detected.
-    pub head: Option<PathBuf>,
-    /// The node's identity and signing key.
-    pub signer: Signer,
-    /// The account token, which certifies the signer's token.
-    pub account: String,
-}
-
-impl AuditOptions {
-    /// The options of this node's log at this path, with default settings and without a record of its end.
-    pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
-        Self { path, settings: AuditConfig::default(), head: None, signer, account }
-    }
-
-    /// The options of the file of one class.
-    fn for_class(&self, class: RecordClass) -> Self {
-        Self {
-            path: class.class_path(&self.path),
-            head: self.head.as_deref().map(|head| class.class_path(head)),
-            ..self.clone()
-        }
-    }
 }
 
 /// The state of the log.

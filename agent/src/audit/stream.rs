@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 
 use super::log::ChainedLog;
 use super::loss::LossFile;
+use super::options::AuditOptions;
 use super::record::{self, AuditRecord};
 use super::refusals::RefusalWindows;
 use super::writer::{AuditWriter, LogOperation, WriterCommand};
-use super::{AuditLogError, AuditLogStatus, AuditOptions, MAX_QUEUED_LINES, WRITER_TIMEOUT};
+use super::{AuditLogError, AuditLogStatus, MAX_QUEUED_LINES, WRITER_TIMEOUT};
 use crate::shared::lock_mutex;
 
 /// The handle of the log. Dropping it writes the queued lines, and takes at most five seconds.

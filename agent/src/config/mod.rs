@@ -18,7 +18,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
-use muster_wire::identity::SubjectName;
+use muster_wire::identity::{Identity, SubjectName};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -26,15 +26,15 @@ pub use error::{ConfigError, ConfigFault, ConfigWarning};
 pub use settings::SettingOrigin;
 pub use values::{
     AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig, LogConfig,
-    LogFormat, MetricsConfig, PathsConfig, PolicyConfig, ProvisioningConfig, RegistrationConfig,
-    RequestsConfig, TrustConfig,
+    LogFormat, MetricsConfig, PathsConfig, PolicyConfig, PolicyOptions, ProvisioningConfig,
+    RegistrationConfig, RequestsConfig, TrustConfig,
 };
 
 use defaults::DetectedDefaults;
 use read::ConfigReader;
 use settings::{MergedSettings, SettingEntry};
 
-use crate::enrolment::{EnrolmentDetails, IdentityStore};
+use crate::facts::{CloudCollector, FactSources};
 use crate::files;
 
 /// The configuration file unless `--config` names another.
@@ -61,6 +61,21 @@ impl Deref for Config {
     fn deref(&self) -> &ConfigValues {
         &self.values
     }
+}
+
+/// What a machine received at its enrolment.
+#[derive(Debug)]
+pub struct EnrolledValues {
+    /// Its name.
+    pub identity: Identity,
+    /// Its collectives; empty if none were set.
+    pub collectives: Vec<SubjectName>,
+    /// Facts from its bootstrap token.
+    pub facts: BTreeMap<String, String>,
+    /// The file with its credentials.
+    pub credentials: PathBuf,
+    /// The file with the account token.
+    pub account: PathBuf,
 }
 
 impl Config {
@@ -130,26 +145,42 @@ impl Config {
     }
 
     /// The configuration of an enrolled machine: enrolment values replace defaults but not configured values, and credentials and account are those
-    /// in the state directory.
+    /// of the enrolment.
     #[must_use]
-    pub fn with_enrolment(&self, details: &EnrolmentDetails, store: &IdentityStore) -> Self {
+    pub fn with_enrolled(&self, enrolled: EnrolledValues) -> Self {
         let mut config = self.clone();
-        let path = |path: PathBuf| Value::String(path.to_string_lossy().into_owned());
-        config.values.broker.credentials = store.credentials_path();
-        config.set_enrolled("broker.credentials", path(store.credentials_path()));
-        config.values.trust.account = store.account_path();
-        config.set_enrolled("trust.account", path(store.account_path()));
+        let path = |path: &Path| Value::String(path.to_string_lossy().into_owned());
+        config.set_enrolled("broker.credentials", path(&enrolled.credentials));
+        config.values.broker.credentials = enrolled.credentials;
+        config.set_enrolled("trust.account", path(&enrolled.account));
+        config.values.trust.account = enrolled.account;
         if self.is_default("identity") {
-            config.values.identity = details.identity.clone();
-            config.set_enrolled("identity", Value::from(details.identity.as_str()));
+            config.set_enrolled("identity", Value::from(enrolled.identity.as_str()));
+            config.values.identity = enrolled.identity;
         }
-        if self.is_default("collectives") && !details.collectives.is_empty() {
-            config.values.collectives.clone_from(&details.collectives);
-            let names = details.collectives.iter().map(SubjectName::as_str);
+        if self.is_default("collectives") && !enrolled.collectives.is_empty() {
+            let names = enrolled.collectives.iter().map(SubjectName::as_str);
             config.set_enrolled("collectives", names.collect());
+            config.values.collectives = enrolled.collectives;
         }
-        config.given_facts.clone_from(&details.facts);
+        config.given_facts = enrolled.facts;
         config
+    }
+
+    /// The sources of the node's facts.
+    pub fn fact_sources(&self) -> FactSources {
+        let facts = &self.facts;
+        FactSources {
+            identity: self.identity.clone(),
+            facts_d: self.paths.facts_d.clone(),
+            facter: facts.facter.clone(),
+            cloud: CloudCollector::new(
+                &facts.cloud,
+                facts.cloud_url.as_deref(),
+                facts.cloud_imds_v1,
+            ),
+            given: self.given_facts.clone(),
+        }
     }
 
     /// The configuration with this place of the broker. What differs from the files comes from the account token.

@@ -11,8 +11,6 @@ use muster_wire::identity::{Identity, SubjectName};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::core::PolicyOptions;
-
 /// All sections, as merged.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ConfigValues {
@@ -167,6 +165,21 @@ pub struct PolicyConfig {
     /// Further restrictions.
     #[serde(flatten)]
     pub options: PolicyOptions,
+}
+
+/// Settings that restrict the node in addition to its policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct PolicyOptions {
+    /// Whether a denial names its rule to the caller.
+    pub tell_rules: bool,
+    /// Whether actions that their schema marks as dangerous require a second person's approval, whatever the policy allows.
+    pub approve_dangerous: bool,
+}
+
+impl Default for PolicyOptions {
+    fn default() -> Self {
+        Self { tell_rules: true, approve_dangerous: false }
+    }
 }
 
 /// Section `audit`.

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::NodeEnrolmentError;
-use crate::assemble::RENEWED_TOKEN_FILE;
 use crate::clock::WallClock;
 
 /// The proposed identity with its key. Secret.
@@ -26,6 +25,8 @@ const CREDENTIALS_FILE: &str = "node.creds";
 const ENROLMENT_FILE: &str = "enrolled.json";
 /// The fleet's account token.
 const ACCOUNT_FILE: &str = "account.jwt";
+/// The node's renewed token, in the state directory.
+pub(crate) const RENEWED_TOKEN_FILE: &str = "token.jwt";
 /// The marker of a node that is being provisioned. The provisioner removes it.
 const PROVISIONING_MARKER: &str = "provisioning";
 /// The marker of a node whose provisioning has ended.

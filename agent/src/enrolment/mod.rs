@@ -24,9 +24,10 @@ use muster_wire::sign::EnvelopeSignError;
 use muster_wire::token::{KeyError, UserCredentialsError};
 use tokio::sync::Notify;
 
-use crate::config::Config;
+use crate::config::{Config, EnrolledValues};
 use crate::credentials::CredentialsError;
 
+pub(crate) use identity_store::RENEWED_TOKEN_FILE;
 pub use identity_store::{EnrolmentDetails, IdentityStore};
 
 /// The agents that a node offers during provisioning.
@@ -96,7 +97,14 @@ fn enrolled_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     if config.broker.credentials.exists() || !store.has_credentials() {
         return Ok(config.clone());
     }
-    Ok(config.with_enrolment(&store.read_enrolment()?, &store))
+    let details = store.read_enrolment()?;
+    Ok(config.with_enrolled(EnrolledValues {
+        identity: details.identity,
+        collectives: details.collectives,
+        facts: details.facts,
+        credentials: store.credentials_path(),
+        account: store.account_path(),
+    }))
 }
 
 /// The bootstrap credential of a machine that is not enrolled yet.

@@ -23,7 +23,6 @@ use uuid::Uuid;
 
 use super::identity_store::{IdentityStore, ProposedIdentity};
 use super::{NodeEnrolmentError, configured_name};
-use crate::assemble;
 use crate::clock::WallClock;
 use crate::config::Config;
 use crate::credentials;
@@ -149,7 +148,7 @@ async fn wait_for_other_name(config: &Config, refused: &Identity, retry: &Notify
 
 /// The name of the machine: that of its cloud, or else its host name. Collects no other facts.
 async fn detect_name(config: &Config) -> Option<Identity> {
-    let cloud = assemble::fact_sources(config).cloud;
+    let cloud = config.fact_sources().cloud;
     let detecting = tokio::task::spawn_blocking(move || {
         let facts = cloud.and_then(|cloud| cloud.collect_facts().ok());
         let facts = facts.and_then(|facts| NodeFacts::from_map(facts).ok());
@@ -337,7 +336,7 @@ impl EnrolmentSession<'_> {
 
 /// The machine's facts; failures are logged.
 async fn collect_facts(config: &Config) -> NodeFacts {
-    let sources = assemble::fact_sources(config);
+    let sources = config.fact_sources();
     let collecting = tokio::task::spawn_blocking(move || {
         let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
         let machines = FactMachines { node: &*host, host: &*host };

@@ -4,7 +4,7 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{AcceptedRequest, VerifiedRequest};
+use super::passed_values::{AcceptedRequest, VerifiedRequest};
 use crate::sent_replies::SentReply;
 
 /// A request ends before its action.

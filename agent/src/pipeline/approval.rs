@@ -7,7 +7,7 @@ use muster_wire::Millis;
 use muster_wire::approval::{ApprovalError, ApprovedProposal, open_approval};
 use muster_wire::fresh::InsertionOutcome;
 
-use super::AcceptedRequest;
+use super::passed_values::AcceptedRequest;
 use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
 use crate::seen::SeenError;

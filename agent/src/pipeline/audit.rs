@@ -6,7 +6,8 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::UserRole;
 use serde_json::Map;
 
-use super::{AcceptedRequest, RefusedRequest, VerifiedRequest};
+use super::admission::RefusedRequest;
+use super::passed_values::{AcceptedRequest, VerifiedRequest};
 use crate::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
 use crate::begun::BegunRequest;
 use crate::core::DaemonCore;

@@ -9,9 +9,10 @@ use muster_wire::identity::SubjectName;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::admission::RequestRejection;
 use super::approval;
+use super::passed_values::AcceptedRequest;
 use super::stage_timer::{HasStageTimer, StageTimer};
-use super::{AcceptedRequest, RequestRejection};
 use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
 use crate::lookup::{DATA_POLICY, RequestLookups};

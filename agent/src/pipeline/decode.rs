@@ -3,7 +3,7 @@
 use muster_wire::subject::RequestAddress;
 use muster_wire::trace::StageName;
 
-use super::{IncomingMessage, UnverifiedMessage};
+use super::passed_values::{IncomingMessage, UnverifiedMessage};
 use crate::core::DaemonCore;
 
 /// The address of a request to one of the node's collectives, and to this node if it names one.

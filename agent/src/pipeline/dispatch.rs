@@ -11,7 +11,7 @@ use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::AcceptedRequest;
+use super::passed_values::AcceptedRequest;
 use crate::core::DaemonCore;
 use crate::seen::SeenError;
 

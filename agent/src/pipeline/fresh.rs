@@ -9,7 +9,8 @@ use muster_wire::schedule_grant::REPEATED_TURN;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 
-use super::{RequestRejection, VerifiedRequest};
+use super::admission::RequestRejection;
+use super::passed_values::VerifiedRequest;
 use crate::core::DaemonCore;
 
 /// Checks the age and stores the request. A request that was seen before is not executed; see [`accept_repetition`]. A caller whose clock is wrong gets one

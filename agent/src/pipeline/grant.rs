@@ -18,7 +18,8 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::Value;
 
-use super::{RequestRejection, VerifiedRequest};
+use super::admission::RequestRejection;
+use super::passed_values::VerifiedRequest;
 use crate::audit::ScheduleRecord;
 use crate::core::DaemonCore;
 

@@ -8,8 +8,9 @@ use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::admission::RequestRejection;
+use super::passed_values::VerifiedRequest;
 use super::stage_timer::{HasStageTimer, StageTimer};
-use super::{RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 

@@ -20,6 +20,7 @@ mod dispatch;
 mod fresh;
 mod grant;
 mod matches;
+mod passed_values;
 mod progress;
 mod reply;
 mod stage_timer;
@@ -28,25 +29,18 @@ mod validate;
 mod verify;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use muster_api::progress::{ProgressSink, progress_channel};
-use muster_api::{RequestOwner, RunningRequest};
-use muster_bus::{Bus, Bytes};
-use muster_host::{AgentRegistry, CallOutcome, RunningGuard};
-use muster_wire::Millis;
+use muster_bus::Bus;
+use muster_host::CallOutcome;
 use muster_wire::progress::ProgressCounts;
-use muster_wire::request::{Request, work_id};
+use muster_wire::request::Request;
 use muster_wire::status::ReplyReason;
-use muster_wire::token::VerifiedUser;
 use muster_wire::trace::StageName;
-use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-use uuid::Uuid;
 
-use crate::audit::{ApprovalRecord, ScheduleRecord};
-use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
@@ -56,86 +50,10 @@ use admission::{PendingCheck, RefusedRequest, RequestRejection};
 pub(crate) use audit::record_lost;
 use authorise::AuthorisationOutcome;
 use matches::TargetMatch;
-use progress::ProgressListener;
+use passed_values::UnverifiedMessage;
+pub use passed_values::{AcceptedRequest, IncomingMessage, OutgoingReply, VerifiedRequest};
 pub(crate) use reply::build_late_reply;
 use stage_timer::StageTimer;
-
-/// A received message.
-#[derive(Debug)]
-pub struct IncomingMessage {
-    /// Its subject.
-    pub subject: String,
-    /// Its reply subject.
-    pub reply_to: Option<String>,
-    /// Its payload.
-    pub payload: Bytes,
-}
-
-/// A request of an authenticated caller.
-#[derive(Debug)]
-pub struct VerifiedRequest {
-    /// The request.
-    pub request: Request,
-    /// The caller.
-    pub caller: Arc<VerifiedUser>,
-    /// The caller's own inbox, if it wants a reply.
-    pub reply_to: Option<String>,
-    /// The schedule that the request is sent for; its author is the caller then.
-    pub schedule: Option<ScheduleRecord>,
-    /// Until when the request is remembered at least, to be executed once only.
-    remember_until: Millis,
-    /// Whether the journal entry of the request survives a crash, once it is synced to disk.
-    pub journaled: bool,
-    /// The stage timings so far, if the caller requested them.
-    timer: StageTimer,
-}
-
-/// A request that targets this node and is valid and allowed.
-#[derive(Debug)]
-pub struct AcceptedRequest {
-    /// The request.
-    pub verified: VerifiedRequest,
-    /// The agents on offer when it was accepted.
-    pub registry: Arc<AgentRegistry>,
-    /// The inputs, with defaults.
-    pub input: Map<String, Value>,
-    /// The inputs with sensitive ones redacted, for the audit log.
-    pub redacted: Map<String, Value>,
-    /// The action changes nothing.
-    pub read_only: bool,
-    /// How long it may take.
-    pub timeout: Duration,
-    /// The action is one for which a node may require a second person's approval.
-    pub dangerous: bool,
-    /// The policy rule that allowed it.
-    pub rule: String,
-    /// Its entry in the list of running requests, through which it can be cancelled.
-    pub running_guard: RunningGuard,
-    /// The approver, if approval was required.
-    pub approver: Option<ApprovalRecord>,
-}
-
-/// A message to send.
-#[derive(Debug)]
-pub struct OutgoingReply {
-    /// The caller's inbox.
-    pub subject: String,
-    /// The signed reply.
-    pub payload: Bytes,
-    /// The work id of the request, if the journal of begun requests has it.
-    pub begun: Option<Uuid>,
-}
-
-impl OutgoingReply {
-    /// The reply as it is kept.
-    pub(crate) fn to_sent(&self) -> SentReply {
-        SentReply { subject: self.subject.clone(), payload: self.payload.clone() }
-    }
-}
-
-/// An unauthenticated message: it was counted, and no reply is sent.
-#[derive(Debug)]
-struct UnverifiedMessage;
 
 /// Runs all stages that need no waiting. Returns an admission, or an optional refusal to send.
 pub fn accept_message(
@@ -407,52 +325,4 @@ fn count_refusal(core: &DaemonCore, refused: &RefusedRequest) {
     let stage = refused.stage.unwrap_or(StageName::Other);
     core.request_metrics.record_refusal(stage, reason);
     tracing::debug!(status = refused.status.code(), reason, %stage, "refused");
-}
-
-impl AcceptedRequest {
-    /// The entry in the journal of begun requests.
-    fn to_begun_request(&self, now: Millis) -> BegunRequest {
-        let (request, caller) = (&self.verified.request, &self.verified.caller);
-        BegunRequest {
-            request: request.id,
-            caller: request.caller.clone(),
-            caller_key: caller.key.to_string(),
-            caller_role: caller.role.as_str().to_owned(),
-            collective: request.collective.clone(),
-            agent: request.agent.clone(),
-            action: request.action.clone(),
-            changes: !self.read_only,
-            reply_to: self.verified.reply_to.clone(),
-            since: now,
-        }
-    }
-}
-
-impl VerifiedRequest {
-    /// Where to send progress, if the caller requested it.
-    fn progress_listener(&self) -> Option<ProgressListener> {
-        let inbox = self.reply_to.as_ref().filter(|_| self.request.stream)?;
-        Some(ProgressListener {
-            inbox: inbox.clone(),
-            request: self.request.id,
-            agent: self.request.agent.clone(),
-            action: self.request.action.clone(),
-        })
-    }
-
-    /// The id under which the node keeps the work of the request.
-    fn work_id(&self) -> Uuid {
-        work_id(&self.caller.key.to_string(), self.request.id)
-    }
-
-    /// The request as other callers see it in the list of running requests.
-    fn to_running_request(&self, now: Millis) -> RunningRequest {
-        RunningRequest {
-            id: self.request.id,
-            owner: RequestOwner { name: self.request.caller.clone(), role: self.caller.role },
-            agent: self.request.agent.to_string(),
-            action: self.request.action.to_string(),
-            since: now,
-        }
-    }
 }

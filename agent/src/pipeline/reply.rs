@@ -14,7 +14,8 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 use serde_json::Map;
 
-use super::{OutgoingReply, RefusedRequest, VerifiedRequest};
+use super::admission::RefusedRequest;
+use super::passed_values::{OutgoingReply, VerifiedRequest};
 use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 

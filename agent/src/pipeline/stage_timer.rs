@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use muster_host::CallOutcome;
 use muster_wire::trace::{StageName, StageTiming};
 
-use super::{AcceptedRequest, RequestRejection, VerifiedRequest};
+use super::admission::RequestRejection;
+use super::passed_values::{AcceptedRequest, VerifiedRequest};
 
 /// The stage timings of one request so far.
 #[derive(Debug, Clone, Default)]

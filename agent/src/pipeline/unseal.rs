@@ -2,7 +2,8 @@
 
 use muster_wire::status::ReplyStatus;
 
-use super::{RequestRejection, VerifiedRequest};
+use super::admission::RequestRejection;
+use super::passed_values::VerifiedRequest;
 use crate::core::DaemonCore;
 
 /// Merges the decrypted inputs with the others; the schema validates them later.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use muster_wire::content::digest_contents;
 use muster_wire::status::ReplyStatus;
 
-use super::{AcceptedRequest, RequestRejection, VerifiedRequest};
+use super::admission::RequestRejection;
+use super::passed_values::{AcceptedRequest, VerifiedRequest};
 use crate::core::DaemonCore;
 
 /// Fills in defaults and refuses missing, mistyped or undeclared inputs. Does not set the policy rule yet.

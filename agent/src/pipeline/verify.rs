@@ -7,8 +7,8 @@ use muster_wire::sign::open_request;
 use muster_wire::subject::{AnswerAddress, RequestAddress};
 use muster_wire::trace::StageName;
 
+use super::passed_values::{IncomingMessage, UnverifiedMessage, VerifiedRequest};
 use super::stage_timer::StageTimer;
-use super::{IncomingMessage, UnverifiedMessage, VerifiedRequest};
 use crate::core::DaemonCore;
 
 /// Verifies the message. A reply subject is not signed, so only the token of the caller's own inbox is taken from it; the reply goes there under

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::CloudMetadata;
 use super::http::MetadataSession;
+use super::metadata::CloudMetadata;
 
 /// The path, with the API version.
 const METADATA_PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";

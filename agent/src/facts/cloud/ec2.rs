@@ -3,7 +3,7 @@
 //! Version 1, without a token, is used only if the configuration allows it: an attacker who can make the machine fetch a URL can use it too.
 
 use super::http::{CloudError, MetadataSession};
-use super::{CloudMetadata, region_of_zone};
+use super::metadata::{CloudMetadata, MAX_TAG_NAME_CHARS, region_of_zone};
 
 /// Lifetime of the session, in seconds.
 const TOKEN_TTL_SECONDS: &str = "60";
@@ -112,5 +112,5 @@ fn is_instance_id(id: &str) -> bool {
 /// Whether a tag name can be part of a path.
 fn is_tag_name(name: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.:=+@-".contains(c);
-    !name.is_empty() && name.len() <= super::MAX_TAG_NAME_CHARS && name.chars().all(is_allowed)
+    !name.is_empty() && name.len() <= MAX_TAG_NAME_CHARS && name.chars().all(is_allowed)
 }

@@ -2,8 +2,8 @@
 //!
 //! Attributes of instance and project are not requested: they include start-up scripts and keys.
 
-use super::CloudMetadata;
 use super::http::{CloudError, MetadataSession};
+use super::metadata::CloudMetadata;
 
 const FLAVOR_HEADER: &str = "Metadata-Flavor";
 const FLAVOR_VALUE: &str = "Google";

@@ -7,6 +7,7 @@ mod azure;
 mod ec2;
 mod gce;
 mod http;
+mod metadata;
 mod openstack;
 
 use std::sync::{Arc, OnceLock};
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 use super::error::FactError;
 pub use http::CloudError;
 use http::MetadataService;
+use metadata::{CloudMetadata, MAX_TAG_NAME_CHARS};
 
 /// The name of this source in problem messages.
 pub(super) const CLOUD_SOURCE: &str = "the cloud's metadata service";
@@ -23,8 +25,6 @@ pub(super) const CLOUD_SOURCE: &str = "the cloud's metadata service";
 const LINK_LOCAL_URL: &str = "http://169.254.169.254";
 /// Maximum length of a text fact, in characters.
 const MAX_TEXT_CHARS: usize = 1024;
-/// Maximum length of a tag name, in characters.
-const MAX_TAG_NAME_CHARS: usize = 128;
 /// Maximum number of tags.
 const MAX_TAGS: usize = 64;
 
@@ -66,23 +66,6 @@ pub struct CloudCollector {
     imds_v1: bool,
     /// The detected provider. Once detected, a service that does not respond counts as a failure.
     detected: Arc<OnceLock<CloudProvider>>,
-}
-
-/// The metadata of a service, before conversion to facts.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct CloudMetadata {
-    instance_id: Option<String>,
-    hostname: Option<String>,
-    region: Option<String>,
-    zone: Option<String>,
-    kind: Option<String>,
-    image: Option<String>,
-    account: Option<String>,
-    local_ip: Option<String>,
-    public_ip: Option<String>,
-    tags: Vec<(String, String)>,
-    /// Facts under conventional names, besides `cloud`.
-    flat: Vec<(String, String)>,
 }
 
 impl CloudCollector {
@@ -162,13 +145,6 @@ fn metadata_facts(provider: CloudProvider, metadata: CloudMetadata) -> Map<Strin
 fn sanitise_text(text: &str, max_chars: usize) -> String {
     let plain = text.trim().chars().filter(|c| !c.is_control());
     plain.take(max_chars).collect()
-}
-
-/// The region of a zone: the zone without its final letter, as in EC2 and similar clouds.
-fn region_of_zone(zone: &str) -> Option<String> {
-    let letter = |c: char| c.is_ascii_lowercase();
-    let region = zone.strip_suffix(letter)?;
-    region.ends_with(|c: char| c.is_ascii_digit()).then(|| region.to_owned())
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 
 use serde_json::Value;
 
-use super::CloudMetadata;
 use super::http::MetadataSession;
+use super::metadata::CloudMetadata;
 
 /// Fetches the metadata; `None` if the responder is another service.
 pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetadata> {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{CloudCollector, region_of_zone};
+use super::CloudCollector;
+use super::metadata::region_of_zone;
 use crate::facts::FactError;
 
 /// One HTTP request as received.
