@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_api::system::command::CancelFlag;
 use muster_api::system::{Command, ProcessId, System};
-use muster_engine::providers::service::choose_provider;
+use muster_engine::providers::service::choice::choose_provider;
 use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 
 use crate::target::RestartTarget;

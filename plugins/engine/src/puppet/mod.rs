@@ -7,6 +7,7 @@
 //! Resources that Puppet types generate, and their `autobefore` relations, are not supported; order, noop, schedules, refreshes
 //! and reports are done by the engine.
 
+mod options;
 mod protocol;
 mod resource_type;
 mod session;
@@ -14,7 +15,6 @@ mod session;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use muster_base::error_chain;
 use muster_system::System;
@@ -23,48 +23,10 @@ use muster_system::command::CancelFlag;
 use crate::error::{EngineError, Result};
 use crate::resource_type::ResourceType;
 use crate::type_source::{ResourceTypeSource, is_type_name};
+pub use options::PuppetBridgeOptions;
 use protocol::{BridgeRequest, PuppetTypeDescription};
 use resource_type::PuppetResourceType;
 use session::{BridgeError, PuppetBridge};
-
-/// How Puppet is started, and its timeouts.
-#[derive(Debug, Clone)]
-pub struct PuppetBridgeOptions {
-    /// The Ruby interpreter that has Puppet. Default: the one of Puppet's own packages, else the one in the path.
-    pub ruby: Option<String>,
-    /// Puppet settings by name (`confdir`, `vardir`, `modulepath`, ...); others keep the values of this machine.
-    pub settings: BTreeMap<String, String>,
-    /// Timeout of a read, and of the start of the process.
-    pub read_timeout: Duration,
-    /// Timeout of one change or refresh.
-    pub change_timeout: Duration,
-    /// Idle time after which the process ends.
-    pub idle_timeout: Duration,
-}
-
-impl PuppetBridgeOptions {
-    /// The directories of these settings whose content Puppet executes.
-    fn executed_paths(&self) -> impl Iterator<Item = &Path> {
-        ["confdir", "codedir", "modulepath"]
-            .into_iter()
-            .filter_map(|name| self.settings.get(name))
-            .flat_map(|value| value.split(':'))
-            .filter(|path| path.starts_with('/'))
-            .map(Path::new)
-    }
-}
-
-impl Default for PuppetBridgeOptions {
-    fn default() -> Self {
-        Self {
-            ruby: None,
-            settings: BTreeMap::new(),
-            read_timeout: Duration::from_mins(1),
-            change_timeout: Duration::from_mins(10),
-            idle_timeout: Duration::from_secs(30),
-        }
-    }
-}
 
 /// The types of the installed Puppet.
 #[derive(Debug)]

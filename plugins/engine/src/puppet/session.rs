@@ -13,7 +13,7 @@ use muster_system::error::found_or_none;
 use muster_system::{Command, InteractiveProcess, System, SystemError};
 use serde::de::DeserializeOwned;
 
-use super::PuppetBridgeOptions;
+use super::options::PuppetBridgeOptions;
 use super::protocol::{
     BRIDGE_LOADER, BRIDGE_SCRIPT, BridgeHello, BridgeProblem, BridgeProblemKind, BridgeReady,
     BridgeRequest, BridgeResponse,

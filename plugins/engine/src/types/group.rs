@@ -8,7 +8,8 @@ use super::user::{
 };
 use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::accounts::{self, GroupAccount as Account, GroupChange, NewGroup};
+use crate::providers::accounts::choice::choose_provider;
+use crate::providers::accounts::{GroupAccount as Account, GroupChange, NewGroup};
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Int, List, Text};
@@ -53,7 +54,7 @@ impl ResourceType for GroupResourceType {
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let accounts = accounts::choose_provider(cx);
+        let accounts = choose_provider(cx);
         let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
         let values = found
             .map_err(|error| error.into_engine_error(resource))?
@@ -72,7 +73,7 @@ impl ResourceType for GroupResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let accounts = accounts::choose_provider(cx);
+        let accounts = choose_provider(cx);
         let resource = &plan.resource;
         let result = match change.property.as_str() {
             "ensure" if change.to.as_text() == Some("absent") => {
@@ -91,7 +92,7 @@ impl ResourceType for GroupResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let groups = accounts::choose_provider(cx).list_groups();
+        let groups = choose_provider(cx).list_groups();
         let groups = groups.map_err(|error| error.into_engine_error(&all))?;
         Ok(groups.iter().map(|group| (group.name.clone(), group_values(group))).collect())
     }

@@ -2,8 +2,9 @@
 
 use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, compare_properties, quote_value};
+use crate::providers::package::choice::choose_provider;
 use crate::providers::package::{
-    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState, choose_provider,
+    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};

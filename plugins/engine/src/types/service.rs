@@ -2,8 +2,9 @@
 
 use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, compare_properties};
+use crate::providers::service::choice::choose_provider;
 use crate::providers::service::systemd::has_start_line;
-use crate::providers::service::{ServiceOperation, ServiceState, choose_provider};
+use crate::providers::service::{ServiceOperation, ServiceState, UNMASK};
 use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Text, Word};
@@ -53,9 +54,6 @@ static SCHEMA: TypeSchema = TypeSchema {
         ),
     ],
 };
-
-/// Set by an undo, and no attribute of a request: `enable=false` removes a mask, too.
-pub(crate) const UNMASK: &str = "unmask";
 
 /// The resource type.
 #[derive(Debug)]

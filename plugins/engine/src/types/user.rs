@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use super::purge_keys;
 use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
+use crate::providers::accounts::choice::choose_provider;
 use crate::providers::accounts::{
-    self, AccountError, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name,
-    dates,
+    AccountError, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name, dates,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{
@@ -99,7 +99,7 @@ impl ResourceType for UserResourceType {
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let accounts = accounts::choose_provider(cx);
+        let accounts = choose_provider(cx);
         let local = resource.get_flag("forcelocal");
         let to_error = |error: AccountError| error.into_engine_error(resource);
         let Some(found) = accounts.find_user(&resource.name, local).map_err(to_error)? else {
@@ -131,7 +131,7 @@ impl ResourceType for UserResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let accounts = accounts::choose_provider(cx);
+        let accounts = choose_provider(cx);
         let resource = &plan.resource;
         let result = if change.property != "ensure" {
             accounts.change_user(&resource.name, &user_change(resource, change))
@@ -176,7 +176,7 @@ impl ResourceType for UserResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let users = accounts::choose_provider(cx).list_users();
+        let users = choose_provider(cx).list_users();
         let users = users.map_err(|error| error.into_engine_error(&all))?;
         Ok(users.iter().map(|user| (user.name.clone(), user_values(user))).collect())
     }

@@ -13,10 +13,10 @@ use crate::engine::ResourceEngine;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{REDACTED, ResourceState, is_absent, quote_value};
 use crate::providers::digest::ChecksumKind;
+use crate::providers::service::UNMASK;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 use crate::types::file::diff_of_contents;
-use crate::types::service::UNMASK;
 
 /// One resource that has to be restored.
 #[derive(Clone)]

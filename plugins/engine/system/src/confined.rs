@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use crate::error::file_error;
-use crate::real::convert_metadata;
+use crate::real::metadata::convert_metadata;
 use crate::{FileEntryKind, FileMetadata, SystemError, SystemResult};
 
 pub use writing::WritableFile;

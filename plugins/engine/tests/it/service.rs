@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use muster_engine::ResourceContext;
-use muster_engine::providers::service::{ServiceOperation, choose_provider};
+use muster_engine::providers::service::ServiceOperation;
+use muster_engine::providers::service::choice::choose_provider;
 use muster_engine::resource::ResourceValue;
 use muster_system::System;
 use muster_system::command::CancelFlag;

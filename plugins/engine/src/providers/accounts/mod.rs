@@ -6,6 +6,7 @@
 //! Comparison and decisions are in the types `user` and `group`.
 
 pub mod account_name;
+pub mod choice;
 pub mod database;
 pub mod dates;
 pub mod defaults;
@@ -15,13 +16,11 @@ pub mod shadow_utils;
 pub mod table;
 
 use std::fmt;
-use std::path::Path;
 
 use muster_system::{System, SystemError};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
 use database::AccountDatabase;
 pub use model::{
     CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser, ShadowEntry, UserAccount,
@@ -76,16 +75,6 @@ pub trait AccountProvider: fmt::Debug {
 
     /// Removes a group that is not the primary group of any user.
     fn remove_group(&self, name: &str) -> Result<()>;
-}
-
-/// Chooses the implementation for the machine.
-pub fn choose_provider<'a>(cx: &ResourceContext<'a>) -> Box<dyn AccountProvider + 'a> {
-    let (system, cancel) = (cx.system, cx.cancel.clone());
-    if system.root() == Path::new("/") {
-        Box::new(shadow_utils::ShadowUtilsProvider { system, cancel })
-    } else {
-        Box::new(files::FileAccountProvider { system })
-    }
 }
 
 /// A result about users and groups.

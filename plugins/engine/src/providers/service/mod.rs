@@ -1,18 +1,21 @@
 //! Service managers: start, stop and query background services.
 
 pub mod base;
+pub mod choice;
 pub mod init;
 pub mod supervised;
 pub mod systemd;
 
 use std::fmt;
-use std::path::Path;
 
 use muster_system::{Command, CommandOutput};
 
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
+
+/// Set by an undo, and no attribute of a request: `enable=false` removes a mask, too.
+pub(crate) const UNMASK: &str = "unmask";
 
 /// State of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,26 +80,6 @@ pub trait ServiceProvider: fmt::Debug {
     fn list_names(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
-}
-
-/// The provider named by the resource; otherwise systemd where it is running, and init scripts elsewhere.
-pub fn choose_provider(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<&'static dyn ServiceProvider> {
-    Ok(match resource.get_text("provider") {
-        Some("systemd") => &systemd::SystemdServiceProvider,
-        Some("base") => &base::BaseServiceProvider,
-        Some("supervised") => &supervised::SupervisedServiceProvider,
-        Some(_) => &init::InitServiceProvider,
-        None => {
-            let found = cx.system.metadata(Path::new("/run/systemd/system"));
-            match found.during(resource, "looking for systemd")? {
-                Some(_) => &systemd::SystemdServiceProvider,
-                None => &init::InitServiceProvider,
-            }
-        }
-    })
 }
 
 /// Runs a program; the caller checks the exit code.

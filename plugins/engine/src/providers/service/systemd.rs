@@ -1,13 +1,12 @@
 //! Services through `systemctl`, or the commands of the resource.
 
 use super::{
-    ServiceOperation, ServiceProvider, ServiceState, init, query_status_line, run_checked,
+    ServiceOperation, ServiceProvider, ServiceState, UNMASK, init, query_status_line, run_checked,
     run_line, run_program,
 };
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
-use crate::types::service::UNMASK;
 
 /// The kinds of units.
 const UNIT_SUFFIXES: [&str; 11] = [

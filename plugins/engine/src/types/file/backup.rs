@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use muster_system::{FileAttributes, FileEntryKind, FileMetadata, SystemResult};
 
-use super::MAX_CONTENT_BYTES;
+use super::compare::MAX_CONTENT_BYTES;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::bucket;
 use crate::providers::walk::DirectoryWalk;

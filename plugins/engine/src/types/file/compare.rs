@@ -5,6 +5,9 @@ use muster_system::{FileMetadata, SystemResult};
 use crate::providers::digest::{ChecksumKind, timestamp_checksum};
 use crate::resource::{Resource, ResourceValue};
 
+/// Maximum size of managed file content, in bytes: the content is held in memory for comparison and writing.
+pub(super) const MAX_CONTENT_BYTES: u64 = 512 * 1024 * 1024;
+
 /// The meaning of `checksum`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ContentComparison {

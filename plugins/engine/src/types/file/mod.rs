@@ -28,9 +28,6 @@ use crate::resource_type::{
 use crate::schema::TypeSchema;
 use schema::SCHEMA;
 
-/// Maximum size of managed file content, in bytes: the content is held in memory for comparison and writing.
-const MAX_CONTENT_BYTES: u64 = 512 * 1024 * 1024;
-
 /// The resource type.
 #[derive(Debug)]
 pub struct FileResourceType;

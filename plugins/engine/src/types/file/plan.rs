@@ -1,7 +1,8 @@
 //! Plan of a `file`. Pure.
 
 use super::compare::ContentComparison;
-use super::{SCHEMA, mode, source};
+use super::schema::SCHEMA;
+use super::{mode, source};
 use crate::plan::{ResourcePlan, ResourceState};
 use crate::providers::digest;
 use crate::resource::{Resource, ResourceValue};

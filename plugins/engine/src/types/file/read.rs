@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use muster_system::{FileEntryKind, FileMetadata, SystemResult};
 
-use super::compare::ContentComparison;
-use super::{MAX_CONTENT_BYTES, SCHEMA, source};
+use super::compare::{ContentComparison, MAX_CONTENT_BYTES};
+use super::schema::SCHEMA;
+use super::source;
 use crate::error::{DescribeOperation as _, Result};
 use crate::plan::ResourceState;
 use crate::providers::account_names::{self, IdLookup};

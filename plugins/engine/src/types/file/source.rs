@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use muster_system::{FileEntryKind, FileMetadata};
 
-use super::MAX_CONTENT_BYTES;
-use super::compare::ContentComparison;
+use super::compare::{ContentComparison, MAX_CONTENT_BYTES};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::ResourceState;
 use crate::providers::{account_names, paths};

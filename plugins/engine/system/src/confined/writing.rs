@@ -77,7 +77,7 @@ impl ConfinedFile {
     /// Status of the file now, to detect changes since it was opened.
     pub fn current_status(&self) -> SystemResult<EntryStatus> {
         let found = self.file.metadata().map_err(file_error("stat", &self.path))?;
-        let metadata = crate::real::convert_metadata(&found);
+        let metadata = crate::real::metadata::convert_metadata(&found);
         Ok(EntryStatus { metadata, links: found.nlink(), device: found.dev() })
     }
 

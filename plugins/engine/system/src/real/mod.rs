@@ -6,6 +6,7 @@
 mod detached;
 mod interactive;
 pub(crate) mod lock;
+pub(crate) mod metadata;
 mod process;
 mod process_setup;
 mod replace;
@@ -15,7 +16,7 @@ pub(crate) mod xattrs;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -23,9 +24,10 @@ use crate::entry_name::{name_text, path_of_text};
 use crate::error::file_error;
 use crate::path::{check_path, resolve_path};
 use crate::{
-    Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
-    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
+    Command, CommandOutput, FileAttributes, FileMetadata, InteractiveProcess, LockGuard, ProcessId,
+    ProcessSpool, Signal, System, SystemError, SystemResult,
 };
+use metadata::{absent_is_none, convert_metadata};
 use replace::{
     WriteDurability, apply_attributes, parent_directory, replace_file, sync_parent,
     temporary_builder,
@@ -312,51 +314,6 @@ fn read_link(host: &Path) -> io::Result<Option<PathBuf>> {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
         result => absent_is_none(result),
     }
-}
-
-/// Converts the error of a path that does not exist to `None`.
-pub(crate) fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    use io::ErrorKind::{NotADirectory, NotFound};
-    match result {
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
-        result => result.map(Some),
-    }
-}
-
-pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
-    let kind = found.file_type();
-    let kind = if kind.is_symlink() {
-        FileEntryKind::Link
-    } else if kind.is_dir() {
-        FileEntryKind::Directory
-    } else if kind.is_file() {
-        FileEntryKind::File
-    } else {
-        debug_assert!(
-            kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()
-        );
-        FileEntryKind::Other
-    };
-    FileMetadata {
-        kind,
-        mode: found.mode() & 0o7777,
-        uid: found.uid(),
-        gid: found.gid(),
-        size: found.size(),
-        modified: system_time(found.mtime(), found.mtime_nsec()),
-        accessed: system_time(found.atime(), found.atime_nsec()),
-        changed: system_time(found.ctime(), found.ctime_nsec()),
-        inode: found.ino(),
-    }
-}
-
-/// Converts seconds and nanoseconds since 1970; out-of-range values become 1970.
-fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
-    let size = Duration::from_secs(seconds.unsigned_abs());
-    let epoch = SystemTime::UNIX_EPOCH;
-    let whole = if seconds < 0 { epoch.checked_sub(size) } else { epoch.checked_add(size) };
-    let rest = Duration::from_nanos(nanoseconds.unsigned_abs());
-    whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Returns size and content, truncated after `limit` bytes. Does not block on a pipe.

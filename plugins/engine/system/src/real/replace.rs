@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown, lchown};
 use std::path::Path;
 
-use super::{absent_is_none, xattrs};
+use super::metadata::absent_is_none;
+use super::xattrs;
 use crate::FileAttributes;
 
 /// Default mode of a new file.
