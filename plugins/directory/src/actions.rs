@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use crate::http::DirectoryHttpOptions;
+use crate::http::options::DirectoryHttpOptions;
 use crate::liveness::{DEFAULT_GRACE_SECONDS, Presence};
 use crate::memory::DEFAULT_MEMORY_MIB;
 use crate::node_table::StoredNode;

@@ -8,7 +8,7 @@ mod api_metrics;
 mod certificate;
 mod listeners;
 mod openapi;
-mod options;
+pub(crate) mod options;
 mod parameters;
 mod targets;
 mod tokens;
