@@ -11,7 +11,7 @@ use crate::resource_types::{
     nearest_type,
 };
 use crate::schema::ActionSchema;
-use crate::validate::ValueViolation;
+use crate::violation::ValueViolation;
 
 /// Whether attributes of resources are checked against the built-in types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -10,8 +10,8 @@ use crate::JsonObject;
 use crate::attributes::{AttributeChecking, AttributeCoercion};
 use crate::error::{InputValidationError, truncate_text};
 use crate::schema::{ActionSchema, InputSchema};
-use crate::validate::ValueViolation;
 use crate::value_type::ValueType;
+use crate::violation::ValueViolation;
 
 /// Longest JSON text in an argument, in bytes: that of the largest request.
 const MAX_JSON_BYTES: usize = 1024 * 1024;

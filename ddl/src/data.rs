@@ -11,7 +11,7 @@ use crate::check;
 use crate::error::{DataQueryError, DdlError, shown_value, truncate_text};
 use crate::parse::{DocumentInput, DocumentOutput, OrderedEntries, read_document};
 use crate::schema::{DdlMetadata, InputSchema, OutputSchema};
-use crate::validate::ValueViolation;
+use crate::violation::ValueViolation;
 
 /// The schema of one data source.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::REDACTED;
 use crate::check::{MAX_TIMEOUT_SECONDS, MAX_VALIDATIONS};
 use crate::parse::MAX_DDL_BYTES;
-use crate::validate::ValueViolation;
+use crate::violation::ValueViolation;
 
 /// Longest part of an invalid value or name in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 60;

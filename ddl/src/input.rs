@@ -7,7 +7,7 @@ use crate::JsonObject;
 use crate::REDACTED;
 use crate::error::{InputValidationError, shown_value, truncate_text};
 use crate::schema::{ActionSchema, InputSchema};
-use crate::validate::ValueViolation;
+use crate::violation::ValueViolation;
 
 /// Whether the alternative input is given, so that this one is not required.
 fn is_replaced_by_other(input: &InputSchema, given: &JsonObject) -> bool {

@@ -9,6 +9,7 @@ pub mod aggregate;
 mod attributes;
 mod builtin;
 mod check;
+mod check_value;
 mod coerce;
 mod data;
 mod display;
@@ -23,6 +24,7 @@ mod resource_types;
 mod schema;
 pub mod validate;
 mod value_type;
+mod violation;
 
 pub use attributes::AttributeChecking;
 pub use builtin::{BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, builtin_agent, builtin_data};
@@ -40,8 +42,8 @@ pub use schema::{
     ActionClass, ActionExample, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema,
     DdlMetadata, InputSchema, OutputSchema, ResourceInputs,
 };
-pub use validate::ValueViolation;
 pub use value_type::ValueType;
+pub use violation::ValueViolation;
 
 /// Replaces a sensitive value wherever it would be displayed.
 pub const REDACTED: &str = "[redacted]";

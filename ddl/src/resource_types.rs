@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use muster_base::nearest_name;
 use serde::Deserialize;
 
-use crate::validate::ValueViolation;
+use crate::violation::ValueViolation;
 
 const DOCUMENT: &str = include_str!("../resource_types.json");
 

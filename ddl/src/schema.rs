@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::ser::Serializer;
 use serde_json::{Map, Value};
 
-use crate::aggregate::AggregateFunction;
+use crate::aggregate::function::AggregateFunction;
 use crate::display::DisplayMode;
 pub use crate::metadata::{AgentCapabilities, DdlMetadata};
 use crate::validate::ValidationRule;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
-use crate::validate::ValueViolation;
+use crate::violation::ValueViolation;
 
 /// The types that inputs and outputs may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AggregateFold, SummaryResult, number_of};
+use super::fold::{AggregateFold, SummaryResult, number_of};
 
 /// Most bars in a chart.
 const MAX_BARS: usize = 20;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{AggregateFold, AggregateFunction, SummaryResult};
+use super::fold::{AggregateFold, SummaryResult};
+use super::function::AggregateFunction;
 use crate::schema::AggregateSchema;
 
 /// Counts values by label.

@@ -3,74 +3,23 @@
 //! Replies are processed one by one and not kept. Rendering is elsewhere.
 
 mod chart;
+mod fold;
 mod format;
+pub(crate) mod function;
 mod label_counts;
 mod sum;
 
 pub use chart::NumberDistribution;
+use fold::AggregateFold;
+pub use fold::SummaryResult;
+pub use function::AggregateFunction;
 use muster_base::count_text;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::schema::{ActionSchema, AggregateSchema};
 
 /// Widest column of labels, in characters: a value of one node does not lengthen all lines.
 const MAX_LABEL_WIDTH: usize = 1000;
-
-/// The aggregate functions of DDLs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AggregateFunction {
-    /// Counts each value.
-    Summary,
-    /// The arithmetic mean of numbers.
-    Average,
-    /// The sum of numbers.
-    Sum,
-    /// Counts true and false, under labels.
-    BooleanSummary,
-    /// The distribution of numbers, as a row of bars.
-    Chart,
-}
-
-impl AggregateFunction {
-    /// All functions.
-    pub const ALL: [Self; 5] =
-        [Self::Summary, Self::Average, Self::Sum, Self::BooleanSummary, Self::Chart];
-
-    /// The function that a DDL calls `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|function| function.name() == name)
-    }
-
-    /// The name in DDLs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Summary => "summary",
-            Self::Average => "average",
-            Self::Sum => "sum",
-            Self::BooleanSummary => "boolean_summary",
-            Self::Chart => "chart",
-        }
-    }
-}
-
-/// The number of a value, also of a numeric string, as in Choria: agents often return numbers as strings. Infinity and NaN do not count.
-fn number_of(value: &Value) -> Option<Number> {
-    let text = match value {
-        Value::Number(number) => return Some(number.clone()),
-        Value::String(text) => text,
-        _ => return None,
-    };
-    let integer = text.parse::<i64>().map(Number::from);
-    let integer = integer.or_else(|_| text.parse::<u64>().map(Number::from));
-    integer.ok().or_else(|| Number::from_f64(text.parse().ok()?))
-}
-
-/// The state of one function on one output.
-trait AggregateFold: Send {
-    fn add_value(&mut self, value: &Value);
-    fn to_result(&self) -> SummaryResult;
-}
 
 /// Computes an action's summaries, reply by reply.
 pub struct ReplySummarizer {
@@ -168,24 +117,6 @@ pub struct OutputSummary {
     /// The result.
     pub result: SummaryResult,
     format: Option<String>,
-}
-
-/// The value of a summary.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SummaryResult {
-    /// Values with their counts: most frequent first, then by value.
-    Rows(Vec<(String, u64)>),
-    /// One number.
-    Number {
-        /// The number; `None` if no reply held one, or the result is not representable in JSON.
-        value: Option<Number>,
-        /// Number of values included.
-        count: u64,
-        /// Number of values that are neither numbers nor numeric strings.
-        skipped: u64,
-    },
-    /// The distribution of numbers.
-    Distribution(NumberDistribution),
 }
 
 impl OutputSummary {

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{AggregateFold, SummaryResult, number_of};
+use super::fold::{AggregateFold, SummaryResult, number_of};
 
 /// A running total.
 #[derive(Default)]

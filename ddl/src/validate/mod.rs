@@ -1,6 +1,4 @@
-//! Validation of a single value: its type, length, choices and validator.
-//!
-//! `input` checks which inputs an action accepts.
+//! The validators of inputs: regular expressions and named ones. `check_value` applies them.
 
 pub mod duration;
 
@@ -9,33 +7,9 @@ mod named;
 mod regex;
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 use self::named::{NAMED_VALIDATORS, NamedValidator};
-use crate::schema::{InputSchema, OutputSchema};
-use crate::value_type::ValueType;
-
-/// The requirement that a value violates. Never contains the value, which may be a secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ValueViolation {
-    /// Not of the type, cannot be parsed as the type, or refused by a named validator. Holds what is required.
-    #[error("must be {0}")]
-    Requirement(&'static str),
-    /// Exceeds the limit.
-    #[error("must not be longer than {limit} characters and has {length}")]
-    TooLong {
-        /// The length in characters.
-        length: u64,
-        /// The limit in characters.
-        limit: u64,
-    },
-    /// Not one of the choices.
-    #[error("must be one of {}", .0.join(", "))]
-    NotAChoice(Vec<String>),
-    /// Does not match the regular expression.
-    #[error("must match {0:?}")]
-    Pattern(String),
-}
+use crate::violation::ValueViolation;
 
 /// The compiled `validation` of an input.
 #[derive(Debug, Clone)]
@@ -69,7 +43,7 @@ impl ValidationRule {
         }
     }
 
-    fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
+    pub(crate) fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         match self {
             Self::Named((_, accepts, requirement)) => {
                 accepts(text).then_some(()).ok_or(ValueViolation::Requirement(requirement))
@@ -89,39 +63,4 @@ impl Serialize for ValidationRule {
 /// The names that `validation` accepts, for error messages and documentation.
 pub fn validator_names() -> impl Iterator<Item = &'static str> {
     NAMED_VALIDATORS.iter().map(|(name, ..)| *name)
-}
-
-impl InputSchema {
-    /// Checks that this input accepts `value`.
-    pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
-        self.value_type.check_type(value)?;
-        let Some(text) = value.as_str() else {
-            return Ok(());
-        };
-        check_max_length(self.max_length, text)?;
-        if self.value_type == ValueType::List && !self.choices.iter().any(|choice| choice == text) {
-            return Err(ValueViolation::NotAChoice(self.choices.clone()));
-        }
-        self.rule.as_ref().map_or(Ok(()), |rule| rule.check_text(text))
-    }
-}
-
-impl OutputSchema {
-    /// Checks that this output accepts `value`: a value of its type, its own default, or null for "not computed".
-    pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
-        if value.is_null() || self.default.as_ref() == Some(value) {
-            return Ok(());
-        }
-        self.value_type.check_type(value)
-    }
-}
-
-/// Checks the length in characters. A limit of 0 means no limit, as in `MCollective`.
-fn check_max_length(limit: u64, text: &str) -> Result<(), ValueViolation> {
-    let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-    if limit == 0 || length <= limit {
-        Ok(())
-    } else {
-        Err(ValueViolation::TooLong { length, limit })
-    }
 }

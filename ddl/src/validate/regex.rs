@@ -5,7 +5,8 @@
 
 use ::regex::{Regex, RegexBuilder};
 
-use super::{ValueViolation, dialect};
+use super::dialect;
+use crate::violation::ValueViolation;
 
 /// Memory limit of one compiled pattern, in bytes; `check` limits their number per DDL.
 const MAX_COMPILED_REGEX_BYTES: usize = 128 * 1024;
