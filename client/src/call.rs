@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError, SubjectName};
-use muster_wire::schedule_grant::RequestGrant;
+use muster_wire::request::RequestGrant;
 use muster_wire::sign::ExpectedAnswer;
 use muster_wire::subject::AnswerAddress;
 use muster_wire::token::PublicKey;

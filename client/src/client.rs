@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::call::RpcCall;
 use crate::client_inner::ClientInner;
-use crate::discovery::DiscoveryWindow;
+use crate::discovery::window::DiscoveryWindow;
 use crate::error::{ClientError, Result};
 use crate::event::{CallEvent, CallEventStream};
 use crate::offline_signer::OfflineSigner;

@@ -12,7 +12,7 @@ use muster_wire::subject::AnswerAddress;
 use muster_wire::token::scope::request_collectives;
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserRole, VerifiedUser};
 
-use crate::discovery::DiscoveryWindow;
+use crate::discovery::window::DiscoveryWindow;
 use crate::error::{ClientError, Result};
 
 /// Maximum age of the account token check when a call begins.

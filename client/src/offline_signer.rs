@@ -8,10 +8,10 @@ use muster_base::{duration_millis, unix_millis_now};
 use muster_secret::SecretOwner;
 use muster_wire::approval::{
     ApprovalError, ApprovedProposal, OpenProposal, ProposalApproval, ProposalInputs,
-    RequestProposal, encode_envelope, open_approval, open_proposal,
+    RequestProposal, open_approval, open_proposal,
 };
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::sign::{EnvelopeKind, Signer, encode_envelope, sign_envelope};
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
 use serde_json::{Map, Value};
 use uuid::Uuid;

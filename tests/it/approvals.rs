@@ -57,7 +57,7 @@ fn sign_approval(fixture: &NodeFixture, draft: &ProposalDraft, approver: Signer)
 }
 
 fn encode_approval(approval: &[u8]) -> String {
-    muster_wire::approval::encode_envelope(approval)
+    muster_wire::sign::encode_envelope(approval)
 }
 
 async fn request_fact(fixture: &NodeFixture, fact: &str, approval: Option<String>) -> Reply {

@@ -39,3 +39,5 @@ pub mod unique;
 
 /// Milliseconds since the Unix epoch, UTC: the only form in which an instant is transmitted.
 pub type Millis = u64;
+/// Seconds since the Unix epoch, UTC: the time unit of tokens.
+pub type Seconds = u64;

@@ -13,7 +13,6 @@ use crate::Millis;
 use crate::encrypted_inputs::EncryptedInputs;
 use crate::identity::{Identity, SubjectName};
 use crate::limits;
-use crate::schedule_grant::RequestGrant;
 use crate::trace::TraceContext;
 use crate::unique::check_unique_keys;
 pub use muster_filter::NodeFilter;
@@ -139,6 +138,16 @@ pub enum RequestDecodeError {
     /// Not a version 7 UUID.
     #[error("the request's id {0} is not a version 7 UUID")]
     Id(Uuid),
+}
+
+/// The grant in a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestGrant {
+    /// The signed [`ScheduleGrant`](crate::schedule_grant::ScheduleGrant), in base64url.
+    pub text: String,
+    /// The time in the schedule that the request is for.
+    pub slot: Millis,
 }
 
 impl Request {

@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::approval::encode_envelope;
 use crate::identity::{Identity, SubjectName};
 use crate::sign::{
-    Envelope, EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, sign_envelope,
+    Envelope, EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, encode_envelope,
+    sign_envelope,
 };
 use crate::token::permission::pattern_covers_subject;
 use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
@@ -50,16 +50,6 @@ pub struct ScheduleGrant {
     pub expires_at: Millis,
     /// What, of which nodes, and when: a `ScheduleSpec` of `muster-schedule`.
     pub schedule: Map<String, Value>,
-}
-
-/// The grant in a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RequestGrant {
-    /// The signed [`ScheduleGrant`], in base64url.
-    pub text: String,
-    /// The time in the schedule that the request is for.
-    pub slot: Millis,
 }
 
 /// A grant whose author is verified.
@@ -113,7 +103,7 @@ pub enum GrantError {
 }
 
 impl ScheduleGrant {
-    /// Signs the grant as its author; returns its text for [`RequestGrant::text`].
+    /// Signs the grant as its author; returns its text for [`RequestGrant::text`](crate::request::RequestGrant::text).
     pub fn sign(&self, signer: &Signer) -> Result<String, EnvelopeSignError> {
         Ok(encode_envelope(&sign_envelope(EnvelopeKind::Schedule, self, signer)?))
     }

@@ -2,14 +2,12 @@
 //!
 //! A filter of exact identities needs no discovery: [`exact_nodes`] answers at once.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_filter::NodeFilter;
-use muster_wire::identity::Identity;
 use tokio::time::Instant;
 
-use super::DiscoveryResult;
+use super::query::{DiscoveryResult, exact_nodes};
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
 use crate::error::{ClientError, Result};
@@ -18,11 +16,6 @@ use crate::stats::CallStats;
 
 /// The size of a reply to a ping, with the node's token.
 pub(crate) const PING_REPLY_BYTES: usize = 1500;
-
-/// The nodes of a filter that consists only of exact identities.
-pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
-    filter.identities_exact()?.into_iter().map(|name| Identity::parse(name).ok()).collect()
-}
 
 fn ping_call(target: CallTarget, wait: Duration) -> Result<RpcCall> {
     let mut call = RpcCall::new("rpcutil", "ping", target)?;

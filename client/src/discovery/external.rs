@@ -15,7 +15,7 @@ use muster_wire::identity::{Identity, NameError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::DiscoveryQuery;
+use super::query::DiscoveryQuery;
 
 /// The protocol of the request.
 pub const REQUEST_PROTOCOL: &str = "io.choria.choria.discovery.v1.external_request";

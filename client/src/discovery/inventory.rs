@@ -29,8 +29,8 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::DiscoveryQuery;
 use super::document::{self, DiscoveryDocumentError, DiscoveryFileFormat};
+use super::query::DiscoveryQuery;
 
 /// Identifier of the layout.
 pub const INVENTORY_SCHEMA: &str =

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::DiscoveryQuery;
+use super::query::DiscoveryQuery;
 
 /// A discovery method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -26,6 +26,7 @@ use crate::reconnect::ReconnectBackoff;
 
 pub use declare::{BucketDeclaration, BucketReplicas, BucketSettingChange};
 pub use entry::BucketEntry;
+use entry::OPERATION_HEADER;
 pub use owned_key::OwnedKey;
 pub use watch::BucketWatch;
 
@@ -45,8 +46,6 @@ const WRONG_LAST_REVISION_CODE: u64 = 10071;
 
 /// `JetStream`'s status for a server or stream that is not available now.
 const UNAVAILABLE_STATUS: u64 = 503;
-
-const OPERATION_HEADER: &str = "KV-Operation";
 
 /// A result of an operation on a bucket.
 pub(crate) type Result<T, E = BucketError> = std::result::Result<T, E>;

@@ -66,11 +66,6 @@ pub struct ProposalApproval {
     pub approved_at: Millis,
 }
 
-/// Encodes an envelope as text for a field of another message.
-pub fn encode_envelope(envelope: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(envelope)
-}
-
 /// Decodes the envelope from such a text.
 fn decode_envelope(text: &str) -> Result<Vec<u8>, ApprovalError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| ApprovalError::Shape("not base64url"))

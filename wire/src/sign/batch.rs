@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::batch_verification::{SignatureClaim, verify_batch};
-use super::{Envelope, EnvelopeKind, MessageRefusal, OpenEnvelope};
+use super::envelope::{Envelope, OpenEnvelope};
+use super::kind::EnvelopeKind;
+use super::refusal::MessageRefusal;
 use crate::Millis;
 use crate::token::cache::{TokenDigest, token_digest};
 use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole, VerifiedUser};

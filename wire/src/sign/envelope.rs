@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signature, Verifier as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::refusal::Result;
-use super::{EnvelopeKind, MessageRefusal};
+use super::kind::EnvelopeKind;
+use super::refusal::{MessageRefusal, Result};
 use crate::Millis;
 use crate::token::decode::decode_base64_array;
 use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole, VerifiedUser};
@@ -118,4 +120,9 @@ impl<'a> Envelope<'a> {
         }
         Ok(OpenEnvelope { sender, body: self.body() })
     }
+}
+
+/// Encodes an envelope as text for a field of another message.
+pub fn encode_envelope(envelope: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(envelope)
 }

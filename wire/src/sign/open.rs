@@ -8,8 +8,10 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use super::refusal::Result;
-use super::{Envelope, EnvelopeKind, MessageRefusal, OpenEnvelope, verify_envelopes};
+use super::batch::verify_envelopes;
+use super::envelope::{Envelope, OpenEnvelope};
+use super::kind::EnvelopeKind;
+use super::refusal::{MessageRefusal, Result};
 use crate::Millis;
 use crate::event::FleetEvent;
 use crate::identity::{Identity, SubjectName};

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 
-use super::EnvelopeKind;
+use super::kind::EnvelopeKind;
 use crate::encrypted_inputs::InputEncryptionError;
 use crate::identity::{Identity, NameError};
 use crate::limits;

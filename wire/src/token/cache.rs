@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::error::Result;
+use super::error::{Result, TokenError};
+use super::nkey::{KeyPair, PublicKey};
+use super::trust::{AccountTrust, VerifiedUser};
 use super::verified_cache::{self, VerifiedTokens};
-use super::{AccountTrust, KeyPair, PublicKey, TokenError, VerifiedUser};
 use crate::{Millis, limits};
 
 /// Default capacity in users: enough for the nodes of a fleet.

@@ -11,10 +11,13 @@ use serde_json::{Map, Value};
 
 use super::broker_record::BrokerRecord;
 use super::nkey::{KeyKind, PublicKey};
-use super::{Seconds, UserRole};
+use super::scope::UserRole;
+use crate::Seconds;
 use crate::identity::Identity;
 use crate::stores;
 
+/// The only algorithm of NATS tokens.
+pub(super) const TOKEN_ALGORITHM: &str = "ed25519-nkey";
 /// The version of NATS claims that is written and read.
 pub const CLAIMS_VERSION: u8 = 2;
 

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use zeroize::Zeroizing;
 
-use super::TokenError;
 use super::claims::{TokenClaims, UserClaims};
 use super::decode::decode_token;
+use super::error::TokenError;
 use super::nkey::{KeyError, KeyKind, KeyPair, PublicKey};
 use crate::limits;
 

@@ -8,10 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::Signature;
 use serde::Deserialize;
 
-use super::TokenError;
-use super::claims::{CLAIMS_VERSION, NatsClaims, TokenClaims};
-use super::encode::TOKEN_ALGORITHM;
-use super::error::Result;
+use super::claims::{CLAIMS_VERSION, NatsClaims, TOKEN_ALGORITHM, TokenClaims};
+use super::error::{Result, TokenError};
+use super::nkey::KeyKind;
 use crate::limits;
 
 #[derive(Deserialize)]
@@ -32,7 +31,7 @@ pub struct DecodedToken<'a, N> {
 /// Decodes a token of up to [`limits::MAX_TOKEN_BYTES`]; user tokens of up to [`limits::MAX_USER_TOKEN_BYTES`].
 pub fn decode_token<N: NatsClaims>(text: &str) -> Result<DecodedToken<'_, N>> {
     let limit = match N::SUBJECT {
-        super::KeyKind::User => limits::MAX_USER_TOKEN_BYTES,
+        KeyKind::User => limits::MAX_USER_TOKEN_BYTES,
         _ => limits::MAX_TOKEN_BYTES,
     };
     if text.len() > limit {

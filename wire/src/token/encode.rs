@@ -5,15 +5,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use sha2::{Digest as _, Sha512_256};
 
-use super::claims::{AccountClaims, NatsClaims, OperatorClaims, TokenClaims, UserClaims};
+use super::claims::{
+    AccountClaims, NatsClaims, OperatorClaims, TOKEN_ALGORITHM, TokenClaims, UserClaims,
+};
+use super::error::TokenError;
 use super::nkey::{KeyError, KeyPair, PublicKey};
 use super::succession::SuccessionClaims;
-use super::{Seconds, TokenError};
-use crate::Millis;
 use crate::identity::Identity;
-
-/// The only algorithm of NATS tokens.
-pub(super) const TOKEN_ALGORITHM: &str = "ed25519-nkey";
+use crate::{Millis, Seconds};
 
 /// The validity period of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 
 use muster_base::format_utc;
 
-use super::Seconds;
 use super::nkey::{KeyError, PublicKey};
 use super::succession::SuccessionError;
-use crate::Millis;
 use crate::identity::NameError;
+use crate::{Millis, Seconds};
 
 /// A result of decoding or verifying a token.
 pub(crate) type Result<T, E = TokenError> = std::result::Result<T, E>;

@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{AccountTrust, Seconds};
+use super::trust::AccountTrust;
+use crate::Seconds;
 
 /// Largest head that is parsed, in bytes.
 const MAX_HEAD_BYTES: usize = 1024;

@@ -1,10 +1,9 @@
 //! Lifetime and renewal of node tokens. A token is renewed after a third of its lifetime, so that two thirds remain for retries
 //! and outages.
 
-use super::Seconds;
 use super::claims::{TokenClaims, UserClaims};
-use crate::Millis;
 use crate::limits::MAX_NODE_TOKEN_SECONDS;
+use crate::{Millis, Seconds};
 
 /// Expiry and lifetime of a token that expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,6 +31,7 @@ pub mod succession;
 pub mod trust;
 pub mod verified_cache;
 
+pub use crate::Seconds;
 pub use broker_record::{BrokerRecord, BrokerSite};
 pub use cache::TokenCache;
 pub use creds::{UserCredentials, UserCredentialsError};
@@ -39,6 +40,3 @@ pub use nkey::{KeyError, KeyKind, KeyPair, PublicKey};
 pub use scope::UserRole;
 pub use service_right::{ServiceRight, UnknownServiceRight};
 pub use trust::{AccountTrust, VerifiedUser};
-
-/// Seconds since the Unix epoch, UTC: the time unit of tokens. All other code uses [`crate::Millis`].
-pub type Seconds = u64;

@@ -5,10 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TokenError;
 use super::claims::{AccountClaims, CLAIMS_VERSION, NatsClaims, TokenClaims};
 use super::decode::decode_token;
-use super::error::Result;
+use super::error::{Result, TokenError};
 use super::nkey::{KeyKind, PublicKey};
 
 /// Most statements in an account token. Each adds about 700 bytes to the token.

@@ -10,13 +10,14 @@ use sha2::{Digest as _, Sha256};
 use super::broker_record::BrokerRecord;
 use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenClaims, UserClaims};
 use super::decode::{DecodedToken, decode_token};
-use super::error::Result;
+use super::error::{Result, TokenError};
 use super::nkey::{KeyKind, PublicKey};
+use super::scope::UserRole;
+use super::service_right::ServiceRight;
 use super::succession::{OperatorChain, SuccessionError};
-use super::{Seconds, ServiceRight, TokenError, UserRole};
-use crate::Millis;
 use crate::fresh::CLOCK_SKEW_MILLIS;
 use crate::identity::Identity;
+use crate::{Millis, Seconds};
 
 /// A pinned operator and the current account token.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use ed25519_dalek::{Signature, Verifier as _};
 
 use super::cache::TokenDigest;
-use super::{KeyPair, PublicKey};
+use super::nkey::{KeyPair, PublicKey};
 use crate::{Millis, limits};
 
 const FILE_MAGIC: &[u8; 24] = b"muster.vouched.v1\0\0\0\0\0\0\0";

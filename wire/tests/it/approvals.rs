@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use muster_filter::NodeFilter;
 use muster_wire::approval::{
     ApprovalError, ApprovedProposal, ProposalApproval, ProposalInputs, RequestProposal,
-    encode_envelope, open_approval, open_proposal,
+    open_approval, open_proposal,
 };
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::{Request, RequestTarget};
-use muster_wire::sign::{Envelope, EnvelopeKind, Signer, sign_envelope};
+use muster_wire::sign::{Envelope, EnvelopeKind, Signer, encode_envelope, sign_envelope};
 use muster_wire::token::{TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -7,8 +7,7 @@ use muster_bundle::{
     pack_bundle,
 };
 use muster_wire::approval::{
-    ProposalApproval, ProposalInputs, RequestProposal, encode_envelope, open_approval,
-    open_proposal,
+    ProposalApproval, ProposalInputs, RequestProposal, open_approval, open_proposal,
 };
 use muster_wire::enrol::{
     EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, open_enrolment_answer,
@@ -19,8 +18,8 @@ use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::progress::ProgressMessage;
 use muster_wire::schedule_grant::{ScheduleGrant, open_grant};
 use muster_wire::sign::{
-    EnvelopeKind, Signer, open_event, open_heartbeat, open_progress, open_record, open_reply,
-    open_request, sign_envelope,
+    EnvelopeKind, Signer, encode_envelope, open_event, open_heartbeat, open_progress, open_record,
+    open_reply, open_request, sign_envelope,
 };
 use muster_wire::subject::EventAddress;
 use muster_wire::token::{TokenCache, UserRole};

@@ -15,8 +15,8 @@ use muster_wire::identity::Identity;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::DiscoveryQuery;
 use super::flat::{self, DiscoveryFileFormat, NodeListError};
+use super::query::DiscoveryQuery;
 use crate::https::{ClientCertificateFiles, HttpsFileError, HttpsLimits, HttpsServer};
 
 use query::FactValuesQuery;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use muster_filter::{FactOperator, FactTerm, FilterPattern, parse_boolean};
 use serde_json::{Value, json};
 
-use super::super::DiscoveryQuery;
+use super::super::query::DiscoveryQuery;
 
 /// A condition that `PuppetDB` does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,8 @@
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 
-use super::OPERATION_HEADER;
+/// The header with the kind of a change.
+pub(super) const OPERATION_HEADER: &str = "KV-Operation";
 
 /// One state of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]

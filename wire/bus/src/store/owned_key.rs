@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 
-use super::{Bucket, BucketError, BucketRequestError, OPERATION_HEADER, Result, expecting};
+use super::entry::OPERATION_HEADER;
+use super::{Bucket, BucketError, BucketRequestError, Result, expecting};
 
 /// A key that only this process writes. Operations are repeated until the caller drops them. Cancel safe: the next operation
 /// finds out what was stored.
