@@ -1,18 +1,29 @@
 //! A NATS client without restrictions: it sends any line, reply subject and header, as an attacker with stolen
 //! credentials can.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use muster_wire::sign::Signer;
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::nats_server::NETWORK_TIMEOUT;
 use crate::organisation::Broker;
 
+/// A connection in plain text or with TLS.
+trait RawStream: AsyncRead + AsyncWrite + Unpin + Send + Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Debug> RawStream for T {}
+
 /// A connection with a user's credentials.
 #[derive(Debug)]
 pub struct RawNats {
-    stream: TcpStream,
+    stream: Box<dyn RawStream>,
     buffer: Vec<u8>,
     subscriptions: usize,
 }
@@ -27,10 +38,14 @@ pub struct BrokerOutput {
 }
 
 impl RawNats {
+    async fn open(port: u16) -> Self {
+        let stream = Box::new(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+        Self { stream, buffer: Vec::new(), subscriptions: 0 }
+    }
+
     /// Connects as this user.
     pub async fn connect(server: &impl Broker, user: &Signer) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
-        let mut client = Self { stream, buffer: Vec::new(), subscriptions: 0 };
+        let mut client = Self::open(server.port()).await;
         let nonce = client.read_nonce().await;
         let options = json!({
             "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "echo": true,
@@ -43,11 +58,19 @@ impl RawNats {
         client
     }
 
-    /// Connects to a port for leaf nodes as this user, as nats-server does. `is_hub` claims that this side is the hub.
-    pub async fn connect_leaf(port: u16, user: &Signer, is_hub: bool) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        let mut client = Self { stream, buffer: Vec::new(), subscriptions: 0 };
+    /// Connects to a port for leaf nodes as this user, as nats-server does: with TLS, if the certificate of the port is given. `is_hub` claims that
+    /// this side is the hub.
+    pub async fn connect_leaf(
+        port: u16,
+        certificate: Option<&CertificateDer<'static>>,
+        user: &Signer,
+        is_hub: bool,
+    ) -> Self {
+        let mut client = Self::open(port).await;
         let nonce = client.read_nonce().await;
+        if let Some(certificate) = certificate {
+            client.stream = Box::new(start_tls(client.stream, certificate).await);
+        }
         let options = json!({
             "version": "2.15.1", "id": "thief", "name": "thief", "headers": true, "proto": 1, "is_hub": is_hub,
             "jwt": &*user.token(), "sig": sign_nonce(user, &nonce),
@@ -56,9 +79,10 @@ impl RawNats {
         client
     }
 
-    /// Publishes as a leaf node.
+    /// Publishes as a leaf node. That the broker has closed the connection is found by the next read.
     pub async fn publish_leaf(&mut self, subject: &str, reply: &str, payload: &str) {
-        self.send(&format!("LMSG {subject} {reply} {}\r\n{payload}\r\n", payload.len())).await;
+        let text = format!("LMSG {subject} {reply} {}\r\n{payload}\r\n", payload.len());
+        let _ = self.stream.write_all(text.as_bytes()).await;
     }
 
     /// Subscribes as a leaf node.
@@ -180,6 +204,23 @@ impl RawNats {
         self.buffer.extend(chunk.iter().take(count));
         count > 0
     }
+}
+
+/// The connection with TLS, to a server with this certificate.
+async fn start_tls(
+    stream: Box<dyn RawStream>,
+    certificate: &CertificateDer<'static>,
+) -> impl RawStream + use<> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 fn sign_nonce(user: &Signer, nonce: &str) -> String {

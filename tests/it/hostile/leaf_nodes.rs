@@ -6,8 +6,11 @@ use muster_tests::cluster::free_ports;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::raw_nats::RawNats;
+use muster_wire::sign::Signer;
 use muster_wire::stores;
 use muster_wire::token::UserRole;
+use rustls::pki_types::CertificateDer;
+use tempfile::TempDir;
 
 /// Subjects that nodes and callers publish, so a leaf node may.
 const PERMITTED_PUBLISH: [&str; 6] = [
@@ -69,33 +72,67 @@ const REFUSED_SUBSCRIBE: [(&str, &str); 9] = [
     ("foreign.>", "foreign.rpcutil.ping.all"),
 ];
 
-/// A broker that accepts leaf nodes, and its port for them.
-async fn start_broker(organisation: &Organisation) -> (NatsServer, u16) {
-    let [port] = free_ports();
-    // As in the generated configuration: the server itself denies nothing on the connection.
-    let account = organisation.trust().account_key();
-    let text = format!(
-        "{}jetstream: {{ store_dir: \"@DIRECTORY@/jetstream\" }}\n\
-         default_js_domain: {{ {account}: \"\" }}\n\
-         leafnodes: {{ listen: \"127.0.0.1:{port}\" }}\n",
-        organisation.broker_configuration()
-    );
-    let server = NatsServer::start(&text).await;
-    organisation.declare_stores(&server, 1).await;
-    (server, port)
+/// A broker that accepts leaf nodes.
+struct LeafBroker {
+    server: NatsServer,
+    port: u16,
+    /// The certificate of the port for leaf nodes, if it has one.
+    certificate: Option<CertificateDer<'static>>,
+    _files: TempDir,
+}
+
+impl LeafBroker {
+    /// Starts a broker whose port for leaf nodes needs TLS, or does not.
+    async fn start(organisation: &Organisation, with_tls: bool) -> Self {
+        let ([port], files) = (free_ports(), TempDir::new().unwrap());
+        let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+        let (mut tls, mut certificate) = (String::new(), None);
+        if with_tls {
+            let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+            std::fs::write(path("broker.pem"), issued.cert.pem()).unwrap();
+            std::fs::write(path("broker.key"), issued.signing_key.serialize_pem()).unwrap();
+            certificate = Some(issued.cert.der().clone());
+            let (file, key) = (path("broker.pem"), path("broker.key"));
+            tls = format!(", tls: {{ cert_file: \"{file}\", key_file: \"{key}\", timeout: 5 }}");
+        }
+        // As in the generated configuration: the server itself denies nothing on the connection.
+        let account = organisation.trust().account_key();
+        let text = format!(
+            "{}jetstream: {{ store_dir: \"@DIRECTORY@/jetstream\" }}\n\
+             default_js_domain: {{ {account}: \"\" }}\n\
+             leafnodes: {{ listen: \"127.0.0.1:{port}\"{tls} }}\n",
+            organisation.broker_configuration()
+        );
+        let server = NatsServer::start(&text).await;
+        organisation.declare_stores(&server, 1).await;
+        Self { server, port, certificate, _files: files }
+    }
+
+    async fn connect(&self, thief: &Signer, is_hub: bool) -> RawNats {
+        RawNats::connect_leaf(self.port, self.certificate.as_ref(), thief, is_hub).await
+    }
 }
 
 #[tokio::test]
 async fn stolen_leaf_credentials_publish_only_what_nodes_and_callers_publish() {
+    publish_everything(false).await;
+}
+
+#[tokio::test]
+async fn stolen_leaf_credentials_publish_no_more_over_tls() {
+    publish_everything(true).await;
+}
+
+async fn publish_everything(with_tls: bool) {
     let organisation = Organisation::new(&["muster"]);
-    let (server, port) = start_broker(&organisation).await;
+    let broker = LeafBroker::start(&organisation, with_tls).await;
     let thief = organisation.leaf("berlin");
     for is_hub in [false, true] {
-        let (spy, mut everything) = organisation.subscribe_all(&server).await;
+        let (spy, mut everything) = organisation.subscribe_all(&broker.server).await;
         // The broker closes the connection of a leaf node that publishes something else, so each attempt has its own.
         for subject in REFUSED_PUBLISH.iter().chain(&PERMITTED_PUBLISH) {
             for reply in ["", "_INBOX.UKEY.reply"] {
-                let mut leaf = RawNats::connect_leaf(port, &thief, is_hub).await;
+                let mut leaf = broker.connect(&thief, is_hub).await;
                 leaf.publish_leaf(subject, reply, "{}").await;
                 let (output, is_closed) = leaf.sync_or_closed().await;
                 let is_permitted = PERMITTED_PUBLISH.contains(subject);
@@ -119,7 +156,7 @@ async fn stolen_leaf_credentials_publish_only_what_nodes_and_callers_publish() {
             assert!(arrived.contains(*subject), "{subject} is not in {arrived:?}");
         }
     }
-    let administrator = connect(&server, &organisation.administrator()).await;
+    let administrator = connect(&broker.server, &organisation.administrator()).await;
     let answer = administrator.request("$JS.API.INFO", "".into()).await.unwrap();
     let info: serde_json::Value = serde_json::from_slice(answer.payload()).unwrap();
     let count = |name: &str| info.get(name).and_then(serde_json::Value::as_u64).unwrap();
@@ -143,12 +180,12 @@ const WRITES: [(&str, bool); 10] = [
 #[tokio::test]
 async fn stolen_leaf_credentials_write_records_and_permits_of_the_named_nodes_only() {
     let organisation = Organisation::new(&["muster"]);
-    let (server, port) = start_broker(&organisation).await;
+    let broker = LeafBroker::start(&organisation, true).await;
     let tags = ["nodes:*.berlin.example.net", "nodes:hub.example.net"];
     let thief = organisation.leaf_of_nodes("berlin", &tags);
-    let (spy, mut everything) = organisation.subscribe_all(&server).await;
+    let (spy, mut everything) = organisation.subscribe_all(&broker.server).await;
     for (subject, is_permitted) in WRITES {
-        let mut leaf = RawNats::connect_leaf(port, &thief, false).await;
+        let mut leaf = broker.connect(&thief, false).await;
         leaf.publish_leaf(subject, "_INBOX.UKEY.reply", "{}").await;
         let (output, is_closed) = leaf.sync_or_closed().await;
         assert_eq!(is_closed, !is_permitted, "{subject}: {output:?}");
@@ -169,14 +206,23 @@ async fn stolen_leaf_credentials_write_records_and_permits_of_the_named_nodes_on
 
 #[tokio::test]
 async fn stolen_leaf_credentials_receive_only_what_nodes_and_callers_receive() {
+    subscribe_to_everything(false).await;
+}
+
+#[tokio::test]
+async fn stolen_leaf_credentials_receive_no_more_over_tls() {
+    subscribe_to_everything(true).await;
+}
+
+async fn subscribe_to_everything(with_tls: bool) {
     let organisation = Organisation::new(&["muster"]);
-    let (server, port) = start_broker(&organisation).await;
+    let broker = LeafBroker::start(&organisation, with_tls).await;
     let thief = organisation.leaf("berlin");
     let permitted = PERMITTED_SUBSCRIBE.map(|subject| (subject, subject));
     for is_hub in [false, true] {
-        let publisher = connect(&server, &organisation.unrestricted_user("publisher")).await;
+        let publisher = connect(&broker.server, &organisation.unrestricted_user("publisher")).await;
         for (subscription, subject) in REFUSED_SUBSCRIBE.into_iter().chain(permitted) {
-            let mut leaf = RawNats::connect_leaf(port, &thief, is_hub).await;
+            let mut leaf = broker.connect(&thief, is_hub).await;
             leaf.subscribe_leaf(subscription).await;
             let (_, is_closed) = leaf.sync_or_closed().await;
             let is_permitted = PERMITTED_SUBSCRIBE.contains(&subject);
@@ -197,12 +243,29 @@ async fn stolen_leaf_credentials_receive_only_what_nodes_and_callers_receive() {
 #[tokio::test]
 async fn stolen_leaf_credentials_are_no_credentials_of_a_client() {
     let organisation = Organisation::new(&["muster"]);
-    let (server, _) = start_broker(&organisation).await;
+    let broker = LeafBroker::start(&organisation, false).await;
     let thief = organisation.leaf("berlin");
-    let refused = options(&server, &thief).connect().await;
+    let refused = options(&broker.server, &thief).connect().await;
     assert!(refused.is_err(), "a client connected with the credentials of a leaf node");
     // Nodes and callers accept no message that the leaf's key signs.
     let verified = organisation.trust().verify_user(&thief.token(), muster_tests::now());
     assert_eq!(verified.unwrap_err().reason_code(), "unknown_issuer");
     assert!("leaf".parse::<UserRole>().is_err());
+}
+
+/// Neither messages nor the token of a leaf node cross the network in plain text: the broker closes such a connection, and carries nothing from it.
+#[tokio::test]
+async fn leaf_port_with_tls_carries_nothing_in_plain_text() {
+    let organisation = Organisation::new(&["muster"]);
+    let broker = LeafBroker::start(&organisation, true).await;
+    let thief = organisation.leaf("berlin");
+    let (spy, mut everything) = organisation.subscribe_all(&broker.server).await;
+    for subject in PERMITTED_PUBLISH {
+        let mut leaf = RawNats::connect_leaf(broker.port, None, &thief, false).await;
+        leaf.publish_leaf(subject, "", "{}").await;
+        let (output, is_closed) = leaf.sync_or_closed().await;
+        assert!(is_closed && output.messages.is_empty(), "{subject}: {output:?}");
+    }
+    spy.publish("end.of.test", "".into()).await.unwrap();
+    assert_eq!(everything.next().await.unwrap().subject(), "end.of.test");
 }

@@ -131,6 +131,20 @@ impl Tokens {
 mod tests {
     use super::*;
 
+    /// The search does not end at the token, and `Choice` of `subtle`, to which every comparison must evaluate, is the result of reading all bytes.
+    #[test]
+    fn token_is_compared_with_every_hash_in_constant_time() {
+        let hash: [u8; HASH_BYTES] = Sha256::digest(b"secret").into();
+        let known = ["first", "last"].map(|name| (name.to_owned(), hash));
+        assert_eq!(Tokens(known.into()).name_of("secret").as_deref(), Some("last"));
+        for byte in 0..HASH_BYTES {
+            let mut other = hash;
+            other[byte] ^= 1;
+            let known = vec![("other".to_owned(), other)];
+            assert_eq!(Tokens(known).name_of("secret"), None, "{byte}");
+        }
+    }
+
     #[test]
     fn tokens_are_found_by_their_hash() {
         // `printf %s secret | sha256sum`
