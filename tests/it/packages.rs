@@ -183,6 +183,37 @@ fn debian_packages_have_the_described_files_and_scripts() {
     }
 }
 
+/// Scripts for `MCollective` keep their command lines: each link leads to `rpc`, which takes the arguments of its name.
+#[test]
+fn package_of_links_has_the_commands_of_mcollective() {
+    if lacks("dpkg-deb") {
+        return;
+    }
+    let directory = build_packages("0.1.0");
+    let package = directory.join("muster-mco_0.1.0_all.deb");
+    let field = |name: &str| {
+        run_command(Command::new("dpkg-deb").args(["--field"]).arg(&package).arg(name))
+    };
+    assert_eq!((&*field("Depends"), &*field("Conflicts")), ("muster\n", "mcollective-client\n"));
+    let root = TempDir::new().unwrap();
+    for name in ["muster-mco_0.1.0_all", "muster_0.1.0_amd64"] {
+        let file = directory.join(format!("{name}.deb"));
+        run_command(Command::new("dpkg-deb").arg("--extract").arg(file).arg(root.path()));
+    }
+    for (link, usage) in [
+        ("check-mc-nrpe", "rpc check"),
+        ("mc-ping", "rpc ping"),
+        ("mc-puppetd", "rpc puppet"),
+        ("mc-ssh", "rpc ssh"),
+        ("mco", "rpc"),
+    ] {
+        let path = root.path().join("usr/bin").join(link);
+        assert_eq!(fs::read_link(&path).unwrap(), Path::new("rpc"));
+        let help = run_command(Command::new(&path).arg("--help"));
+        assert!(help.contains(&format!("Usage: {usage} ")), "{link}: {help}");
+    }
+}
+
 /// Scripts are valid for a POSIX shell; the files contain no path of this machine; files in /etc are configuration files.
 fn check_debian_package(package: &Path) {
     let directory = TempDir::new().unwrap();

@@ -37,7 +37,7 @@ def installed_kilobytes(root):
 
 
 def control(builder, package, root):
-    depends = libraries(builder, package) + package.depends
+    depends = libraries(builder, package) + package.depends + package.requires
     if package.requires_systemd:
         depends += ["init-system-helpers (>= 1.52)", "passwd", "systemd | systemd-standalone-sysusers | systemd-sysusers"]
     description = "\n".join(f" {line}" if line else " ." for line in package.description.splitlines())
@@ -51,6 +51,7 @@ def control(builder, package, root):
         "Depends": ", ".join(depends),
         "Recommends": ", ".join(package.recommends),
         "Suggests": ", ".join(package.suggests),
+        "Conflicts": ", ".join(package.conflicts),
         "Section": "admin",
         "Priority": "optional",
         "Description": f"{package.summary}\n{description}",

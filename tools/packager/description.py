@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SOURCES = {"source", "program", "manuals", "completion", "directory", "tree"}
+SOURCES = {"source", "program", "manuals", "completion", "directory", "tree", "link"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Package:
     architecture: str
     requires_systemd: bool
     depends: list
+    requires: list
+    conflicts: list
     recommends: list
     suggests: list
     files: list
@@ -78,6 +80,8 @@ def load_packages(family, maintainer=None):
             architecture=entry.get("architecture", "any"),
             requires_systemd=entry.get("requires_systemd", False),
             depends=entry.get("depends", []),
+            requires=entry.get("requires", []),
+            conflicts=entry.get("conflicts", []),
             recommends=entry.get("recommends", []),
             suggests=entry.get("suggests", []),
             files=[parse_file(path, file, family) for path, file in entry["files"].items() if file.get("only", family) == family],

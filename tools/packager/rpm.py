@@ -22,7 +22,10 @@ def list_files(package, root):
     config = {file.path for file in package.files if file.config}
     lines = []
     for path in sorted(root.rglob("*")):
-        name, mode = f"/{path.relative_to(root)}", path.stat().st_mode & 0o7777
+        name, mode = f"/{path.relative_to(root)}", path.lstat().st_mode & 0o7777
+        if path.is_symlink():
+            lines.append(name)
+            continue
         if path.is_dir():
             if is_owned(name, package):
                 # The service gives its directory of secrets to its group.
@@ -59,6 +62,8 @@ def spec(builder, package, root):
         f"Packager: {package.maintainer}",
         *(["BuildArch: noarch"] if package.architecture == "all" else []),
         *(requires if package.requires_systemd else []),
+        *[f"Requires: {name}" for name in package.requires],
+        *[f"Conflicts: {name}" for name in package.conflicts],
         *[f"Recommends: {name}" for name in package.recommends],
         *[f"Suggests: {name}" for name in package.suggests],
     ]

@@ -85,6 +85,9 @@ def stage_file(builder, file, root):
             for source in tree.rglob("*"):
                 if source.is_file():
                     write(target / source.relative_to(tree), source.read_bytes(), file.mode)
+        case "link":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(file.value)
         case "directory":
             target.mkdir(parents=True, exist_ok=True)
 

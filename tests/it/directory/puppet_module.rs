@@ -113,3 +113,21 @@ mod long {
         }
     }
 }
+
+/// Manifests of other modules that have `motd::register` and `prompt::register`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defines_of_other_modules_write_the_fragments() {
+    if tools::is_skipped("puppet") {
+        return;
+    }
+    let fleet = HttpFleet::start().await;
+    let manifest = "motd::register { 'Apache Web Server': }\n\
+                    motd::register { 'header': order => '01', content => \"{{ facts.customer }}\\n\" }\n\
+                    prompt::register { 'web': order => 20 }\n";
+    let output = apply(&fleet, &["--noop", "-e", manifest]).await;
+    let text = describe_output(&output);
+    assert!(output.status.success(), "{text}");
+    for file in ["motd.d/10_Apache Web Server", "motd.d/01_header", "prompt.d/20_web"] {
+        assert!(text.contains(&format!("File[/etc/muster/{file}]")), "{file}: {text}");
+    }
+}

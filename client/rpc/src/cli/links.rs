@@ -13,6 +13,7 @@ pub(super) fn resolve_link(mut arguments: Vec<OsString>) -> Vec<OsString> {
     match program.and_then(|name| name.to_str()) {
         Some("check-mc-nrpe") => arguments.insert(1, "check".into()),
         Some("mc-ssh") => arguments.insert(1, "ssh".into()),
+        Some("mc-ping") => arguments.insert(1, "ping".into()),
         Some("mc-puppetd") => {
             let is_action = |word: &OsString| PUPPET_ACTIONS.iter().any(|action| word == action);
             if let Some(index) = arguments.iter().skip(1).position(is_action) {
@@ -39,6 +40,7 @@ mod tests {
         for (line, expected) in [
             ("/usr/bin/check-mc-nrpe -W a=b check_load", "check -W a=b check_load"),
             ("mc-ssh -W a=b", "ssh -W a=b"),
+            ("mc-ping -C apache", "ping -C apache"),
             ("mc-puppetd -W /dev_server/ runall 2", "puppet runall -W /dev_server/ 2"),
             ("mc-puppetd status", "puppet status"),
             ("mco rpc rpcutil ping -I web1", "rpcutil ping -I web1"),
