@@ -38,6 +38,8 @@ Properties (attributes that are compared with the node) are **bold**. This page 
 - Records are recognized as the programs that use the files read them: mail aliases with quoted names and with continuation lines, also after
   comments; indented lines; lines that end with CR LF; a comment after the fields of an `fstab` or `ssh_known_hosts` line. Puppet adds a second
   record, changes the line, or fails.
+- A comment at the end of a record's line stays when the record of a `host` is changed, and is lost when that of a `mount`, `mailalias` or `sshkey` is changed, as
+  in Puppet. Puppet reads it as part of the last field, so it also removes the comment of an `fstab` line that has all desired properties.
 - `recipient` and `file` of a `mailalias` replace each other, with an event for both. Puppet keeps the recipients if `file` is set.
 - The environment of an `exec` is `PATH`, `LANG=C`, `LC_ALL=C`, `HOME` of the user, and `environment`. Puppet also passes on the environment of its own
   process, such as proxies and the language, and removes `HOME`, `USER` and `LOGNAME`.

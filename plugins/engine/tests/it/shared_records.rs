@@ -110,3 +110,24 @@ fn key_without_options_loses_them_as_in_puppet() {
     assert_eq!(events, ["undefined 'options' from ['no-pty']"]);
     assert_eq!(text, "ssh-rsa AAAA me\n");
 }
+
+/// As in Puppet, of which the page "Differences from Puppet" says where it removes more.
+#[test]
+fn comment_after_a_changed_record_stays_in_a_hosts_file_only() {
+    let hosts = "192.0.2.1 web1 www # the old one\n127.0.0.1 localhost # loop\n";
+    let (_, text) = change("/etc/hosts", hosts, ("host", "web1", json!({"ip": "192.0.2.2"})));
+    assert_eq!(text, "192.0.2.2\tweb1\twww\t# the old one\n127.0.0.1 localhost # loop\n");
+    let fstab = "/dev/sda1 / ext4 defaults 0 1 # root\n/dev/sdb1 /srv ext4 defaults 0 2 # data\n";
+    let mount = |options: &str| {
+        let words = json!({"ensure": "defined", "device": "/dev/sdb1", "fstype": "ext4", "options": options, "pass": "2"});
+        ("mount", "/srv", words)
+    };
+    unchanged("/etc/fstab", fstab, mount("defaults"));
+    let (_, text) = change("/etc/fstab", fstab, mount("noatime"));
+    let changed = "/dev/sdb1\t/srv\text4\tnoatime\t0\t2\n";
+    assert_eq!(text, format!("/dev/sda1 / ext4 defaults 0 1 # root\n{changed}"));
+    let aliases = "root: admin # nobody reads it\npostmaster: root\n";
+    let words = json!({"recipient": "anna"});
+    let (_, text) = change("/etc/aliases", aliases, ("mailalias", "root", words));
+    assert_eq!(text, "root: anna\npostmaster: root\n");
+}
