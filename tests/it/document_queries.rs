@@ -5,8 +5,14 @@ use std::time::Duration;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_tests::poll_until_ok;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_tests::{await_state, poll_until_ok};
+use muster_wire::identity::SubjectName;
+use muster_wire::request::{NodeFilter, RequestTarget};
+use muster_wire::sign::{EnvelopeKind, sign_envelope};
+use serde_json::json;
+
+use crate::node_fixture::{TestCaller, to_object};
 
 /// The query of the original article, after the substitution of its variables.
 const ARTICLE_QUERY: &str =
@@ -185,4 +191,52 @@ async fn a4_3_keys_with_dots_and_dollars_are_found_live_and_in_a_file() {
             (&["-Q", "{ facts.labels.\"$x\": true }"], "db1"),
         ])
         .await;
+}
+
+/// A filter of a later version, as `$pql` is for nodes of earlier ones. Wherever the operator is, and whatever surrounds it would match, nothing is executed
+/// and nothing is sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn request_with_an_operator_of_a_later_version_is_refused() {
+    const NODE: &str = "node1.example.net";
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker().await;
+    let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), "");
+    home.write("conf.d/root.toml", "[paths]\nroot = \"../root\"\n", 0o644);
+    home.write("root/tmp/kept", "", 0o644);
+    let node = home.start();
+    let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
+    poll_until_ok("the node replies", Duration::from_mins(1), async || {
+        let output = rpc.run(&["find", "-I", "/./"]).await;
+        if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
+    })
+    .await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("anna")).await;
+    let mut request = caller.ping_request();
+    request.agent = SubjectName::parse("filemgr").unwrap();
+    request.action = SubjectName::parse("touch").unwrap();
+    request.target = RequestTarget::Filter(NodeFilter::default());
+    let refused = [
+        json!({ "query": "{\"$later\":\"nodes { }\"}" }),
+        json!({ "query": "{\"$or\":[{\"identity\":\"node1.example.net\"},{\"$later\":1}]}" }),
+        json!({ "query": "{\"$nor\":[{\"$later\":\"nodes { }\"}]}" }),
+        json!({ "query": "{\"identity\":{\"$not\":{\"$later\":1}}}" }),
+        json!({ "later": ["x"] }),
+    ];
+    // The last one is readable: it shows that the node had read the others.
+    let readable = json!({ "query": "{\"identity\":\"node1.example.net\"}" });
+    for (number, filter) in refused.iter().chain([&readable]).enumerate() {
+        request.id = uuid::Uuid::now_v7();
+        request.data = to_object(json!({ "path": format!("/tmp/{number}") }));
+        let mut body = serde_json::to_value(&request).unwrap();
+        body["target"] = json!({ "filter": filter });
+        let signed = sign_envelope(EnvelopeKind::Request, &body, &caller.signer).unwrap();
+        caller.count_replies(&TestCaller::request_subject(&request), signed.into()).await;
+    }
+    // The action takes longer than the ping after it.
+    let path = |number: usize| node.home().path(&format!("root/tmp/{number}"));
+    await_state("the readable request is executed", || path(refused.len()).exists()).await;
+    for (number, filter) in refused.iter().enumerate() {
+        assert!(!path(number).exists(), "{filter}");
+    }
+    assert!(node.log().contains("$later"), "{}", node.log());
 }
