@@ -263,3 +263,30 @@ async fn file_contents_are_digests_in_audit_records_and_jobs() {
     }
     assert_eq!(jobs_with_digest, 1, "no job was stored");
 }
+
+/// Regular expressions on facts and classes ignore case, as in Choria: a policy that was written for Choria denies on a real node, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regex_of_a_choria_policy_denies_regardless_of_case() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker().await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
+    for (environment, class, rule) in [
+        ("production", "apache", Some("rpcutil.policy:2")),
+        ("PRODUCTION", "apache", Some("rpcutil.policy:2")),
+        ("preproduction", "apache", None),
+        ("development", "mysql::master", Some("rpcutil.policy:3")),
+    ] {
+        let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), "");
+        let facts = json!({ "environment": environment }).to_string();
+        home.write("facts.d/site.json", &facts, 0o644);
+        home.write("classes.txt", &format!("{class}\n"), 0o644);
+        let policy = "policy default allow\n\
+            deny\t*\t*\tenvironment=/^Prod/\t*\n\
+            deny\t*\t*\t*\t/^MySQL::/\n";
+        home.write("policies/rpcutil.policy", policy, 0o644);
+        let mut node = home.start();
+        let reply = get_reply(&caller, &node).await;
+        assert_eq!(denial_rule(&reply), rule, "{environment} {class}: {}", node.log());
+        node.kill_and_wait();
+    }
+}
