@@ -44,6 +44,9 @@ pub(crate) fn read_document<'de, T: Deserialize<'de>>(
 
 #[derive(serde::Deserialize)]
 pub(crate) struct AgentDdlDocument {
+    /// The name of the document in the output of `rpc plugin doc -j`, which is a DDL, too.
+    #[serde(rename = "schema")]
+    _document: Option<String>,
     #[serde(rename = "$schema")]
     pub(crate) schema: Option<String>,
     pub(crate) metadata: DdlMetadata,

@@ -82,6 +82,7 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     ),
     published!("muster.provision.v1", "rpc provision status -j"),
     published!("muster.plugins.v1", "rpc plugin list -j"),
+    published!("muster.plugin.v1", "rpc plugin doc -j"),
     published!("muster.plugin.check.v1", "rpc plugin check -j"),
     published!("muster.policy.check.v1", "rpc policy check -j"),
     published!("muster.policy.explain.v1", "rpc policy explain -j"),

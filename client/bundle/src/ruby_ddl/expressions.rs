@@ -1,6 +1,6 @@
 //! Parses the arguments of calls: literals, lists, hashes, and calls inside arguments.
 
-use super::error::{MAX_NESTING, RubyDdlError, RubyDdlProblem};
+use super::error::RubyDdlError;
 use super::lexer::{RubyToken, RubyTokenKind};
 use super::literals::TextPart;
 use super::parser::{RubyArguments, RubyExpression, RubyParser, is_code, unexpected};
@@ -97,10 +97,8 @@ impl RubyParser {
         let mut value = self.parse_primary()?;
         let mut method_count = 0;
         while self.accept(&RubyTokenKind::Mark('.')) {
+            self.check_nesting(method_count)?;
             method_count += 1;
-            if method_count > MAX_NESTING {
-                return Err(RubyDdlProblem::TooDeep.at_line(self.line));
-            }
             match self.next() {
                 Some(RubyToken { kind: RubyTokenKind::Word(name), line }) => {
                     value = RubyExpression::Method { line, receiver: Box::new(value), name };

@@ -109,6 +109,9 @@ impl<'a> RubyLexer<'a> {
                 self.take_mark(RubyTokenKind::Mark(first))
             }
             _ if is_name_start(first) => self.read_word(),
+            '=' if self.accept("==") => {
+                return self.error(RubyDdlProblem::RubyCode("a comparison".to_owned()));
+            }
             '=' => return self.error(RubyDdlProblem::RubyCode("an assignment".to_owned())),
             other => return self.error(RubyDdlProblem::Character(other)),
         };

@@ -150,11 +150,14 @@ impl RubyParser {
         Err(unexpected(expected, self.peek(), line))
     }
 
+    /// Refuses one level more than there are.
+    pub(super) fn check_nesting(&self, levels: usize) -> Result<()> {
+        if levels < MAX_NESTING { Ok(()) } else { Err(RubyDdlProblem::TooDeep.at_line(self.line)) }
+    }
+
     /// Runs a parser one level deeper.
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= MAX_NESTING {
-            return Err(RubyDdlProblem::TooDeep.at_line(self.line));
-        }
+        self.check_nesting(self.depth)?;
         self.depth += 1;
         let parsed = parse(self);
         self.depth -= 1;

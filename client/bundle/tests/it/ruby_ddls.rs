@@ -50,6 +50,27 @@ fn ddls_in_the_style_of_published_ones_are_converted() {
 }
 
 #[test]
+fn constructs_of_published_ddls_keep_their_meaning() {
+    let action = |name: &str, index: usize| {
+        let converted = check_golden(name);
+        let json: serde_json::Value = serde_json::from_str(&converted.json).unwrap();
+        json["actions"][index].clone()
+    };
+    let reach = action("lineprobe", 0);
+    assert_eq!(reach["input"]["protocol"]["list"], serde_json::json!(["icmp", "tcp", "udp"]));
+    assert_eq!(reach["input"]["fqdn"]["validation"], "^[a-zA-Z0-9]([a-zA-Z0-9.:-]*[a-zA-Z0-9])?$");
+    assert_eq!(reach["input"]["count"]["optional"], true);
+    assert_eq!(reach["aggregate"].as_array().unwrap().len(), 2);
+    assert_eq!(action("estate", 4)["output"]["count"]["type"], "integer");
+    assert_eq!(action("estate", 3)["description"], "Purge a package");
+    assert_eq!(action("keeper", 0)["input"]["force"]["type"], "boolean");
+    assert_eq!(check_golden("procs").kind, ConvertedDdlKind::Data);
+    let refused = |name: &str| convert_ruby_ddl(name, &fixture(name)).unwrap_err().to_string();
+    assert!(refused("ledger_discovery").contains("line 9: this is the DDL of a discovery plugin"));
+    assert!(refused("pkgs").contains("line 14: a comparison is Ruby code"));
+}
+
+#[test]
 fn errors_name_the_line_and_what_is_not_understood() {
     for (body, expected) in [
         ("action 'x' do\n  input :a, :type => Foo\nend", "line 3: `Foo` is Ruby code"),

@@ -3,7 +3,7 @@
 pub mod generate;
 
 mod bundle;
-mod check;
+pub mod check;
 mod convert;
 
 use muster_ddl::doc;
@@ -15,7 +15,7 @@ use crate::cli::json::JsonArgs;
 use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::node_count_text;
-use crate::render::plugins::{PluginListDocument, render_agent_list};
+use crate::render::plugins::{PluginDocument, PluginListDocument, render_agent_list};
 
 /// Runs one of the commands.
 pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResult {
@@ -44,7 +44,7 @@ fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> CommandResult 
     let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
     let ddl = schemas.find_agent(&args.agent)?;
     match (form::parse_json_form(&args.json)?, args.markdown) {
-        (Some(json), _) => cx.print_json(ddl, &json)?,
+        (Some(json), _) => cx.print_json(&PluginDocument::new(ddl), &json)?,
         (_, true) => cx.printer.print_text(doc::render_markdown(ddl))?,
         _ => cx.printer.print_text(doc::render_text(ddl))?,
     }

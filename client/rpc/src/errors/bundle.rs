@@ -2,11 +2,13 @@
 
 use muster_bundle::{BundleError, BundleFileError};
 
+use crate::commands::plugin::check::{convert_hint, is_ruby_ddl};
 use crate::error::CommandError;
 
 impl CommandError for BundleFileError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
+            Self::Refused(path, _) if is_ruby_ddl(path) => return vec![convert_hint(path)],
             Self::Older { .. } => "use `--downgrade` to install it anyway",
             Self::Changed(..) => {
                 "move away the files to keep, run `rpc plugin remove`, then install again"

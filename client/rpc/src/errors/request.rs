@@ -1,5 +1,7 @@
 //! Hints and exit codes of requests, their configuration and approvals.
 
+use std::path::Path;
+
 use muster_client::ClientError;
 use muster_request::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
@@ -7,6 +9,7 @@ use muster_request::{
 };
 use muster_secret::files::FileAccessError;
 
+use crate::commands::plugin::check::{convert_hint, is_ruby_ddl};
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
@@ -21,13 +24,15 @@ impl CommandError for FleetRequestError {
     fn hints(&self) -> Vec<String> {
         match self {
             Self::Filter { flag, .. } => vec![filter_example(flag).to_owned()],
-            Self::UnknownAgent { nearest, command, ddls, .. } => {
+            Self::UnknownAgent { agent, nearest, command, ddls } => {
                 let command = command.as_ref();
                 let command =
                     command.map(|command| format!("did you mean the command `rpc {command}`?"));
                 let nearest =
                     nearest.as_ref().map(|agent| format!("did you mean the agent `{agent}`?"));
-                let mut hints: Vec<String> = command.into_iter().chain(nearest).collect();
+                let ruby = is_ruby_ddl(Path::new(agent)).then(|| convert_hint(Path::new(agent)));
+                let mut hints: Vec<String> =
+                    ruby.into_iter().chain(command).chain(nearest).collect();
                 hints.push("run `rpc plugin list` to list the known agents".to_owned());
                 if let Some(directory) = ddls {
                     hints.push(

@@ -1,6 +1,7 @@
 //! Renders the list of agents with a known DDL.
 
 use muster_client::DdlStore;
+use muster_ddl::AgentDdl;
 use serde::Serialize;
 
 use super::TextPage;
@@ -27,7 +28,7 @@ pub struct PluginListDocument<'a> {
 impl<'a> PluginListDocument<'a> {
     /// Creates the document of these DDLs.
     pub fn new(store: &'a DdlStore) -> Self {
-        let entry = |ddl: &'a muster_ddl::AgentDdl| PluginListEntry {
+        let entry = |ddl: &'a AgentDdl| PluginListEntry {
             name: ddl.name(),
             version: ddl.version(),
             description: &ddl.metadata().description,
@@ -42,7 +43,7 @@ impl<'a> PluginListDocument<'a> {
 pub fn render_agent_list(store: &DdlStore) -> String {
     let widest = store.all().map(|ddl| ddl.name().chars().count()).max().unwrap_or(0);
     let version = store.all().map(|ddl| ddl.version().chars().count()).max().unwrap_or(0);
-    let row = |ddl: &muster_ddl::AgentDdl| {
+    let row = |ddl: &AgentDdl| {
         let (name, shown_version) = (ddl.name(), ddl.version());
         let description = &ddl.metadata().description;
         format!("{name:<widest$}  {shown_version:<version$}  {description}")
@@ -50,11 +51,42 @@ pub fn render_agent_list(store: &DdlStore) -> String {
     store.all().map(row).collect::<TextPage>().into_text()
 }
 
+/// The document of one agent: its DDL.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PluginDocument<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "PublishedDdl"))]
+    ddl: &'a AgentDdl,
+}
+
+impl<'a> PluginDocument<'a> {
+    /// Creates the document of this DDL.
+    pub fn new(ddl: &'a AgentDdl) -> Self {
+        Self { schema: "muster.plugin.v1", ddl }
+    }
+}
+
+/// The keys of a DDL, for the published schema.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct PublishedDdl {
+    /// Name, version, author, licence and timeout.
+    metadata: serde_json::Map<String, serde_json::Value>,
+    /// The action of a request that names none.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    default_action: Option<String>,
+    /// Each with its name, description, inputs, outputs and aggregates.
+    actions: Vec<serde_json::Map<String, serde_json::Value>>,
+}
+
 #[cfg(test)]
 mod tests {
     use muster_client::DdlStore;
 
-    use super::{PluginListDocument, render_agent_list};
+    use super::{AgentDdl, PluginDocument, PluginListDocument, render_agent_list};
 
     #[test]
     fn every_agent_has_a_line_and_an_entry() {
@@ -67,5 +99,14 @@ mod tests {
             assert!(entries.iter().any(|entry| entry["name"] == ddl.name()));
         }
         assert!(text.contains("rpcutil"), "{text}");
+        let document =
+            serde_json::to_vec(&PluginDocument::new(store.get("nrpe").unwrap())).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        assert_eq!(
+            (&value["schema"], &value["metadata"]["name"]),
+            (&"muster.plugin.v1".into(), &"nrpe".into())
+        );
+        let again = AgentDdl::from_slice(&document).unwrap();
+        assert_eq!((again.name(), again.warnings()), ("nrpe", &[] as &[String]));
     }
 }

@@ -83,6 +83,7 @@ fn made(name: &str) -> Value {
         "muster.whoami.v1" => of::<render::whoami::WhoamiDocument>(),
         "muster.contexts.v1" => of::<render::whoami::ContextListDocument>(),
         "muster.provision.v1" => of::<render::provision::ProvisioningDocument<'_>>(),
+        "muster.plugin.v1" => of::<render::plugins::PluginDocument<'_>>(),
         "muster.plugins.v1" => of::<render::plugins::PluginListDocument<'_>>(),
         "muster.plugin.check.v1" => of::<render::ddl_check::DdlCheckDocument<'_>>(),
         "muster.policy.check.v1" => of::<render::policy::PolicyCheckDocument<'_>>(),

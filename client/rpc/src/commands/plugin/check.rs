@@ -42,7 +42,7 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// Whether a file is a DDL of `MCollective`, by its name.
-fn is_ruby_ddl(path: &Path) -> bool {
+pub fn is_ruby_ddl(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "ddl")
 }
 
@@ -50,11 +50,13 @@ fn is_ruby_ddl(path: &Path) -> bool {
 fn refuse_ruby_ddl(path: &Path) -> DdlCheckResult {
     let file = path.display().to_string();
     let mut checked = DdlCheckResult { file, agent: None, data_source: None, findings: Vec::new() };
-    checked.add_refusal(format!(
-        "this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`",
-        path.display()
-    ));
+    checked.add_refusal(convert_hint(path));
     checked
+}
+
+/// What to do with a DDL of `MCollective`.
+pub fn convert_hint(path: &Path) -> String {
+    format!("this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`", path.display())
 }
 
 /// The programs next to a DDL: `NAME`, or the files of the directory `NAME`.
