@@ -27,7 +27,7 @@ pub mod json;
 pub mod lifetime;
 mod links;
 pub mod listen;
-mod named_nodes;
+pub mod named_nodes;
 mod node_order;
 pub mod nodes;
 pub mod org;
@@ -71,6 +71,7 @@ Exit codes:
   2  some requests failed
   3  nodes were discovered, but none replied
   4  invalid command line
+  130  interrupted by Ctrl-C
 
 Environment:
   RPC_CONTEXT      context, instead of the selected one
@@ -79,6 +80,7 @@ Environment:
   MUSTER_ORG       directory of the organisation
   XDG_STATE_HOME   state directory; jobs are in muster/jobs [~/.local/state]
   TRACEPARENT      W3C trace context, sent with requests
+  TZ               time zone of times in text
   NO_COLOR         disables colours
 
 Examples:
@@ -104,6 +106,7 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct GlobalArgs {
     /// Client configuration file
     #[arg(long, short = 'c', global = true, value_name = "FILE", help_heading = GLOBAL_HEADING)]
@@ -120,6 +123,9 @@ pub struct GlobalArgs {
     /// When to use colours: auto, always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true, help_heading = GLOBAL_HEADING)]
     pub color: ColorMode,
+    /// Show times in UTC, not in the time zone of TZ
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
+    pub utc: bool,
     /// Print values of --jq, --template and jsonpath unescaped
     #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub raw: bool,

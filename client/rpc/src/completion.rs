@@ -12,4 +12,4 @@ pub use engine::{CompletionCandidate, complete_word};
 pub use line::{CompletionLine, CompletionShell};
 pub use script::completion_script;
 pub use sources::CompletionSources;
-pub use suggest::{find_full_name, suggest_names, suggest_nodes};
+pub use suggest::{find_full_name, is_short_name, suggest_names, suggest_nodes};

@@ -16,15 +16,17 @@ pub const AFTER_HELP: &str = "Examples:
   rpc cp app.tar web1.acme.net:/srv/app/           to one node, same name
   rpc cp app.conf :/srv/app/ -C web --mode 0640 --owner app --canary 1
   rpc cp web1.acme.net:/var/log/app.log .          from one node
+  rpc cp 'web[1-40].acme.net:/etc/motd' motds/     motds/motd.NODE for each node
   rpc cp :/var/log/app.log logs/ -C web            logs/app.log.NODE for each node
 
-A path on nodes is absolute and follows a colon, with the name of a node or the
-filters for many nodes before it. The file is sent in parts and verified by its
-SHA-256 before it replaces the target at once; after a failure the target is as
-it was. A target with the same content, and mode, owner and group if they are
-given, is reported as unchanged. An existing target keeps its mode and owner; a
-new one gets the mode of FILE. A copy that was interrupted is continued by the
-same command; nodes remove unfinished copies after a day.
+A path on nodes is absolute and follows a colon. Before it is the name of a
+node, a short name or a range, or nothing if filters select the nodes. The file
+is sent in parts and verified by its SHA-256 before it replaces the target at
+once; after a failure the target is as it was. A target with the same content,
+and mode, owner and group if they are given, is reported as unchanged. An
+existing target keeps its mode and owner; a new one gets the mode of FILE. A
+copy that was interrupted is continued by the same command; nodes remove
+unfinished copies after a day.
 
 The nodes must allow it: `write = [\"/srv/app\"]` or `read = [\"/var/log\"]` in the
 section [plugins.filecopy] of rpcd.toml, and a policy for the agent filecopy.";

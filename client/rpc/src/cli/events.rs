@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use muster_wire::identity::Identity;
 
+use super::named_nodes::NodeNames;
 use super::seconds::parse_seconds;
 
 /// Examples.
@@ -35,8 +35,8 @@ pub struct EventsArgs {
     #[arg(long = "kind", value_name = "KIND")]
     pub kinds: Vec<String>,
     /// Only events of this node; may be repeated
-    #[arg(short = 'I', long = "with-identity", alias = "identity", value_name = "NODE")]
-    pub nodes: Vec<Identity>,
+    #[arg(short = 'I', long = "with-identity", alias = "identity", value_name = "NODE", value_parser = NodeNames::parse)]
+    pub nodes: Vec<NodeNames>,
     /// End after N events
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,

@@ -10,6 +10,7 @@ use muster_request::TargetOptions;
 use muster_wire::identity::SubjectName;
 
 use super::json::JsonArgs;
+use super::named_nodes::parse_identity_condition;
 use super::seconds::parse_seconds;
 
 /// Heading in the help.
@@ -27,8 +28,8 @@ pub struct ConditionArgs {
     /// Agent, a name or /regex/
     #[arg(short = 'A', long = "with-agent", alias = "wa", value_name = "AGENT", help_heading = HELP_HEADING)]
     pub agents: Vec<String>,
-    /// Identity of a node, or /regex/
-    #[arg(short = 'I', long = "with-identity", alias = "wi", value_name = "NODE", help_heading = HELP_HEADING)]
+    /// Node, short name, web[1-9], or /regex/
+    #[arg(short = 'I', long = "with-identity", alias = "wi", value_name = "NODE", value_parser = parse_identity_condition, help_heading = HELP_HEADING)]
     pub identities: Vec<String>,
     /// Facts and classes: "country=uk apache"
     #[arg(short = 'W', long = "with", value_name = "WORDS", help_heading = HELP_HEADING)]

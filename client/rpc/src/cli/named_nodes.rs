@@ -1,4 +1,6 @@
-//! Nodes as arguments: `rpc ping db1.acme.net`, short names such as `db1`, and ranges such as `web[1-40].acme.net`. They are alternatives, as `-I` is.
+//! Names of nodes, as arguments and in `-I`: `db1.acme.net`, short names such as `db1`, and ranges such as `web[1-40].acme.net`. They are alternatives.
+
+use std::fmt;
 
 use clap::Args;
 use muster_wire::identity::Identity;
@@ -7,6 +9,9 @@ use super::filters::FilterArgs;
 
 /// Most nodes that one argument names.
 const MAX_RANGE_NODES: usize = 10_000;
+
+/// What follows the name in the regular expression for a name without a domain.
+const SHORT_NAME_END: &str = r"(\.|$)";
 
 /// Nodes as arguments.
 #[derive(Debug, Clone, Default, Args)]
@@ -20,7 +25,9 @@ impl NamedNodeArgs {
     /// Adds the nodes to the filters.
     pub fn add_to(&self, filters: &mut FilterArgs) {
         let names = self.named.iter().flat_map(|names| names.0.iter());
-        filters.conditions.identities.extend(names.map(|name| identity_filter(name)));
+        let conditions = names
+            .map(|name| if name.contains('.') { name.clone() } else { short_name_pattern(name) });
+        filters.conditions.identities.extend(conditions);
     }
 }
 
@@ -38,13 +45,48 @@ impl NodeNames {
         }
         Ok(Self(names))
     }
+
+    /// All names.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
 }
 
-/// The value of `-I` for a name. A name without a domain is that of a node with any domain.
-fn identity_filter(name: &str) -> String {
-    if name.contains('.') {
-        return name.to_owned();
+impl fmt::Display for NodeNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [first, .., last] => write!(f, "{first} ... {last}"),
+            names => f.write_str(&names.concat()),
+        }
     }
+}
+
+/// Checks the ranges in a value of `-I`, which may also be a regular expression, a group or a query.
+pub(super) fn parse_identity_condition(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        expand_ranges(text)?;
+    }
+    Ok(text.to_owned())
+}
+
+/// The conditions for the values of `-I`: ranges are expanded, and a name without a domain is that of a node with any domain if `is_short` says that
+/// there is one. Other names need no discovery.
+pub fn expand_identities(texts: &[String], is_short: impl Fn(&str) -> bool) -> Vec<String> {
+    let expand = |text: &String| match expand_ranges(text) {
+        Ok(names) if is_name(text) => names,
+        _ => vec![text.clone()],
+    };
+    let names = texts.iter().flat_map(expand);
+    let is_short = |name: &str| is_name(name) && !name.contains('.') && is_short(name);
+    names.map(|name| if is_short(&name) { short_name_pattern(&name) } else { name }).collect()
+}
+
+fn is_name(text: &str) -> bool {
+    !text.starts_with('/') && !text.contains(':')
+}
+
+/// The value of `-I` for a name without a domain.
+fn short_name_pattern(name: &str) -> String {
     let literal: String = name
         .chars()
         .flat_map(|character| {
@@ -52,7 +94,13 @@ fn identity_filter(name: &str) -> String {
             (!is_plain).then_some('\\').into_iter().chain([character])
         })
         .collect();
-    format!("/^{literal}(\\.|$)/")
+    format!("/^{literal}{SHORT_NAME_END}/")
+}
+
+/// The name without a domain that became this regular expression.
+pub fn short_name(regex: &str) -> Option<String> {
+    let literal = regex.strip_prefix('^')?.strip_suffix(SHORT_NAME_END)?;
+    Some(literal.replace('\\', ""))
 }
 
 /// All names of a text with ranges in brackets, in their order.
@@ -106,7 +154,7 @@ fn expand_range(range: &str) -> Result<Vec<String>, String> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{NodeNames, identity_filter};
+    use super::{NodeNames, expand_identities, parse_identity_condition};
 
     fn names(text: &str) -> Vec<String> {
         NodeNames::parse(text).unwrap().0
@@ -128,8 +176,16 @@ mod tests {
 
     #[test]
     fn short_name_is_that_of_a_node_with_any_domain() {
-        assert_eq!(identity_filter("db1.acme.net"), "db1.acme.net");
-        assert_eq!(identity_filter("db-1"), "/^db-1(\\.|$)/");
+        let expand = |text: &str| expand_identities(&[text.to_owned()], |name| name != "solo");
+        assert_eq!(expand("db1.acme.net"), ["db1.acme.net"]);
+        assert_eq!(expand("db-1"), ["/^db-1(\\.|$)/"]);
+        assert_eq!(expand("db[1-2]"), ["/^db1(\\.|$)/", "/^db2(\\.|$)/"]);
+        assert_eq!(expand("web[1-2].acme.net"), ["web1.acme.net", "web2.acme.net"]);
+        for text in ["solo", "/web[1-2]/", "group:web", "pql:inventory[certname] {}"] {
+            assert_eq!(expand(text), [text]);
+        }
+        assert!(parse_identity_condition("web[2-1]").is_err());
+        assert!(parse_identity_condition("/web[2-1]/").is_ok());
     }
 
     proptest! {

@@ -8,18 +8,20 @@ use clap::{ArgGroup, Args};
 use muster_wire::identity::SubjectName;
 
 use super::filters::FilterArgs;
+use super::named_nodes::NamedNodeArgs;
 use super::result_form::{ResultDestination, ResultForm};
 use super::rollout_flags::PaceArgs;
 use super::seconds::parse_seconds;
 
 /// Usage.
-pub const USAGE: &str = "rpc run COMMAND [OPTIONS]";
+pub const USAGE: &str = "rpc run COMMAND [NODE]... [OPTIONS]";
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc run uptime -C web                            one line per node
   rpc run 'cat /etc/resolv.conf' -W country=uk -b  identical output once
-  rpc run 'tail -f /var/log/syslog' -I web1.acme.net -t 60
+  rpc run 'tail -f /var/log/syslog' web1.acme.net -t 60
+  rpc run 'uname -r' db1 web[1-40].acme.net
   rpc run 'make all' --user deploy --cwd /srv/app --env JOBS=4 -I build1
   rpc run 'apt-get -qy upgrade' -C web --canary 1 --batch 10% --max-failures 2
   rpc run 'df -P / | tail -1' -j --jq '.replies[] | [.sender, .data.stdout]'
@@ -48,6 +50,9 @@ pub struct RunArgs {
     /// Command line, which `/bin/sh -c` interprets on each node
     #[arg(value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     pub command: String,
+    /// Nodes as arguments.
+    #[command(flatten)]
+    pub named: NamedNodeArgs,
     /// Kill the command after this many seconds
     #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=MAX_RUN_SECONDS), default_value_t = MAX_RUN_SECONDS)]
     pub timeout: u64,

@@ -1,7 +1,7 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -11,14 +11,16 @@ use muster_organisation::{Organisation, OrganisationError};
 use muster_request::{
     AgentSchemas, ConfigSelection, ConfirmContext, ConfirmDecision, ContextName, DdlCache,
     FleetRequestError, RequestPlan, RequestReport, ResultGap, RpcSettings, RpcSettingsError,
-    TargetSelection, fleet_name,
+    TargetOptions, TargetSelection, fleet_name,
 };
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::form::{JsonForm, OutputFormError};
 use crate::cli::filters::FilterArgs;
+use crate::cli::named_nodes::expand_identities;
 use crate::cli::org::OrgDirectoryArgs;
+use crate::completion::is_short_name;
 use crate::environment::ProcessEnvironment;
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::plan::{ChangeScope, list_first_nodes};
@@ -59,6 +61,11 @@ impl CommandContext<'_> {
     /// Width of the data output, in columns.
     pub fn width(&self) -> usize {
         self.printer.screen().width
+    }
+
+    /// Width of tables in the data output, in columns.
+    pub fn table_width(&self) -> usize {
+        self.printer.screen().table_width
     }
 
     /// Opens the selected organisation.
@@ -147,7 +154,11 @@ impl CommandContext<'_> {
     pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection> {
         let directory = self.settings().ok().map(|settings| settings.ddls);
         let data = self.load_data_sources(directory.as_deref())?;
-        Ok(TargetSelection::parse(flags.into(), &data)?)
+        let mut options = TargetOptions::from(flags);
+        let seen = LazyCell::new(|| self.seen_names());
+        options.identities =
+            expand_identities(&options.identities, |name| is_short_name(name, &seen));
+        Ok(TargetSelection::parse(options, &data)?)
     }
 
     /// Loads the DDLs of data sources, and prints a warning for each file that cannot be used.

@@ -12,13 +12,13 @@ use muster_request::{
     CopyReport, DiscoveredNodes, FetchDestination, FetchRequest, FleetConnection, LocalFile,
     LocalFileError, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
 };
-use muster_wire::identity::Identity;
 
 use super::chosen_nodes::find_chosen_nodes;
 use super::form;
 use super::form::JsonForm;
 use crate::cli::copy::CopyArgs;
 use crate::cli::filters::{ConditionArgs, FilterArgs};
+use crate::cli::named_nodes::NodeNames;
 use crate::commands::context::{CommandContext, CommandResult, Result};
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
@@ -69,9 +69,10 @@ pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
             if path.ends_with('/') {
                 return Err(CopyLocationError::Directory(path).into());
             }
-            let destination = fetch_destination(node.as_ref(), &path, target)?;
-            let copy = PreparedCopy::new(&args, (node, "inspect"), json, cx)?;
-            Box::pin(copy.fetch(&path, &destination)).await
+            let is_one = node.as_ref().is_some_and(|node| node.names().len() == 1);
+            let destination = fetch_destination(is_one, &path, target)?;
+            let copy = PreparedCopy::new(&args, (node.clone(), "inspect"), json, cx)?;
+            Box::pin(copy.fetch(&path, node, &destination)).await
         }
         (CopyLocation::Local(_), CopyLocation::Local(_)) => Err(CopyLocationError::NoNodes.into()),
         _ => Err(CopyLocationError::TwoNodes.into()),
@@ -98,13 +99,13 @@ fn check_fetch_flags(args: &CopyArgs) -> Result<(), CopyLocationError> {
     Ok(())
 }
 
-/// Where the files are written: for a named node the target itself or a file in it, otherwise a directory with a file for each node.
+/// Where the files are written: for one named node the target itself or a file in it, otherwise a directory with a file for each node.
 fn fetch_destination(
-    node: Option<&Identity>,
+    is_one: bool,
     path: &str,
     target: PathBuf,
 ) -> Result<FetchDestination, FetchDirectoryError> {
-    if node.is_some() {
+    if is_one {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_directory = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
         return Ok(FetchDestination::File(if is_directory { target.join(name) } else { target }));
@@ -117,10 +118,10 @@ fn fetch_destination(
     Ok(FetchDestination::Directory(target))
 }
 
-/// The filters, with the named node. Both at once are refused, because several names are alternatives.
+/// The filters, with the named nodes. Both at once are refused, because several names are alternatives.
 fn node_filters(
     filters: &FilterArgs,
-    node: Option<Identity>,
+    node: Option<NodeNames>,
 ) -> Result<FilterArgs, CopyLocationError> {
     let mut filters = filters.clone();
     if let Some(node) = node {
@@ -130,7 +131,7 @@ fn node_filters(
         if !is_free {
             return Err(CopyLocationError::NamedNode(node));
         }
-        filters.conditions.identities.push(node.to_string());
+        filters.conditions.identities.extend_from_slice(node.names());
     }
     Ok(filters)
 }
@@ -138,7 +139,7 @@ fn node_filters(
 impl<'a> PreparedCopy<'a> {
     fn new(
         args: &'a CopyArgs,
-        (node, action): (Option<Identity>, &str),
+        (node, action): (Option<NodeNames>, &str),
         json: Option<JsonForm>,
         cx: CommandContext<'a>,
     ) -> Result<Self> {
@@ -180,8 +181,19 @@ impl<'a> PreparedCopy<'a> {
         self.print(&report, CopyDirection::ToNodes, (&local, path))
     }
 
-    async fn fetch(self, path: &str, destination: &FetchDestination) -> CommandResult {
+    async fn fetch(
+        self,
+        path: &str,
+        named: Option<NodeNames>,
+        destination: &FetchDestination,
+    ) -> CommandResult {
         let (fleet, found) = self.find_nodes().await?;
+        if let (Some(name), FetchDestination::File(file), 2..) =
+            (named, destination, found.nodes.len())
+        {
+            let count = found.nodes.len();
+            return Err(CopyLocationError::SeveralNodes { count, name, file: file.clone() }.into());
+        }
         let progress = self.progress_reporter();
         let request = FetchRequest { path, destination };
         let report = fleet.fetch_file(request, found, &progress).await?;

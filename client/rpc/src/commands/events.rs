@@ -1,8 +1,10 @@
 //! `rpc events`: prints the events of the fleet as they arrive.
 
 use muster_request::{EventSelection, EventStart, FleetConnection, TargetSelection};
+use muster_wire::identity::Identity;
 
 use crate::cli::events::EventsArgs;
+use crate::cli::named_nodes::NodeNames;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::error::ResultWriteError;
 use crate::render::events::{EventLine, render_event};
@@ -11,9 +13,11 @@ use crate::render::json;
 /// Runs the command.
 pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
     let count = args.count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let names = args.nodes.iter().flat_map(NodeNames::names);
+    let nodes = names.filter_map(|name| Identity::parse(name).ok());
     let selection = EventSelection {
         kinds: args.kinds,
-        nodes: args.nodes.into_iter().collect(),
+        nodes: nodes.map(|node| cx.complete_node_name(node)).collect(),
         count,
         time: args.timeout,
     };

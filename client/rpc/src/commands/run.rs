@@ -16,7 +16,8 @@ use crate::commands::context::{CommandContext, CommandResult};
 const REPLY_TIME: Duration = Duration::from_secs(10);
 
 /// Runs the command.
-pub async fn run(args: RunArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(mut args: RunArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.named.add_to(&mut args.filters);
     Box::pin(request::run(request_of(args), cx)).await
 }
 

@@ -115,11 +115,18 @@ impl CommandContext<'_> {
 
     /// Prints what the names of nodes that are not connected were probably meant to be.
     pub fn suggest_nodes<'n>(&self, not_connected: impl IntoIterator<Item = &'n Identity>) {
-        let mut names = not_connected.into_iter().map(Identity::as_str).peekable();
-        if names.peek().is_none() {
+        let names: Vec<&str> = not_connected.into_iter().map(Identity::as_str).collect();
+        if names.is_empty() {
             return;
         }
-        for suggestion in suggest_nodes(names, &self.seen_names()) {
+        let suggestions = suggest_nodes(names.iter().copied(), &self.seen_names());
+        let short = names.iter().find(|name| !name.contains('.'));
+        if let Some(name) = short.filter(|_| suggestions.is_empty()) {
+            self.printer.print_hint(format_args!(
+                "if `{name}` is a name without its domain, `rpc find {name}` finds the node"
+            ));
+        }
+        for suggestion in suggestions {
             self.printer.print_hint(suggestion);
         }
     }

@@ -6,6 +6,7 @@ use muster_base::nearest_name;
 use muster_filter::{FactOperator, FilterPattern, NodeFilter, ReferencedFacts};
 
 use super::memory::SeenNamesCache;
+use crate::cli::named_nodes::short_name;
 
 /// A sentence for each name that was never seen and is similar to a seen one.
 pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> {
@@ -26,10 +27,11 @@ pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> 
         .flat_map(|(kind, patterns, known)| {
             patterns.iter().filter_map(move |pattern| match pattern {
                 FilterPattern::Exact(name) => suggest_name((subject, kind), name, known),
-                FilterPattern::Regex(_) => None,
+                FilterPattern::Regex(regex) => suggest_short_name(subject, regex.source(), known),
             })
         })
         .collect();
+    suggestions.extend(suggest_expression_classes(filter, seen));
     for term in filter.facts() {
         let fact = term.fact_path().as_str();
         match seen.facts.get(fact) {
@@ -46,6 +48,30 @@ pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> 
     }
     suggestions.extend(suggest_expression_facts(filter, seen));
     suggestions
+}
+
+/// A sentence for a short name of a node, from its regular expression.
+fn suggest_short_name(subject: &str, regex: &str, nodes: &BTreeSet<String>) -> Option<String> {
+    let name = short_name(regex)?;
+    let known = nodes.iter().filter_map(|node| node.split('.').next()).map(str::to_owned);
+    suggest_name((subject, "the name"), &name, &known.collect())
+}
+
+/// A sentence for each class in `-S` that was never seen.
+fn suggest_expression_classes(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> {
+    let Some(select) = filter.select() else {
+        return Vec::new();
+    };
+    let (classes, either) = select.class_names();
+    let names = seen.classes.union(&seen.agents).cloned().collect();
+    let subject = "no known node";
+    let classes = classes
+        .into_iter()
+        .filter_map(|name| suggest_name((subject, "the class"), name, &seen.classes));
+    let either = either
+        .into_iter()
+        .filter_map(|name| suggest_name((subject, "the class or agent"), name, &names));
+    classes.chain(either).collect()
 }
 
 /// A sentence for each fact in `-S` and `-Q` that was never seen.
@@ -74,6 +100,12 @@ pub fn suggest_nodes<'a>(
     names
         .filter_map(|name| suggest_name(("no known node", "the name"), name, &seen.nodes))
         .collect()
+}
+
+/// Whether a node with this name and a domain was seen, and none with exactly this name.
+pub fn is_short_name(name: &str, seen: &SeenNamesCache) -> bool {
+    let is_meant = |node: &String| node.split_once('.').is_some_and(|(short, _)| short == name);
+    !seen.nodes.contains(name) && seen.nodes.iter().any(is_meant)
 }
 
 /// The only seen node that has this name and a domain; `None` if the name has a domain itself, or was seen without one.
@@ -105,7 +137,7 @@ mod tests {
     use muster_filter::NodeFilter;
     use serde_json::json;
 
-    use super::{SeenNamesCache, find_full_name, suggest_names, suggest_nodes};
+    use super::{SeenNamesCache, find_full_name, is_short_name, suggest_names, suggest_nodes};
 
     fn seen() -> SeenNamesCache {
         serde_json::from_value(json!({
@@ -154,6 +186,27 @@ mod tests {
     }
 
     #[test]
+    fn classes_in_expressions_and_short_names_of_nodes_are_compared_too() {
+        let select = NodeFilter::default().with_select("apach and country=uk").unwrap();
+        assert_eq!(
+            suggest_names(&select, &seen()),
+            ["no known node has the class \"apach\"; did you mean \"apache\"?"]
+        );
+        let good = NodeFilter::default().with_select("service or not mysql::master").unwrap();
+        assert_eq!(suggest_names(&good, &seen()), [] as [&str; 0]);
+        let name = |pattern: &str| {
+            let filter = NodeFilter::default().with_identity(pattern).unwrap();
+            suggest_names(&filter, &seen())
+        };
+        assert_eq!(
+            name("/^wbe1(\\.|$)/"),
+            ["no node has the name \"wbe1\"; did you mean \"web1\"?"]
+        );
+        assert_eq!(name("/^web1(\\.|$)/"), [] as [&str; 0]);
+        assert_eq!(name("/wbe1/"), [] as [&str; 0]);
+    }
+
+    #[test]
     fn short_name_of_exactly_one_seen_node_is_completed() {
         let nodes = ["db1.a.net", "db1.b.net", "web1.a.net", "web2", "web2.a.net", "web10.a.net"];
         let seen: SeenNamesCache = serde_json::from_value(json!({ "nodes": nodes })).unwrap();
@@ -161,6 +214,11 @@ mod tests {
         for name in ["db1", "web", "web1.a", "web1.a.net", "web2", "no"] {
             assert_eq!(find_full_name(name, &seen), None, "{name}");
         }
+        let short: Vec<_> = ["db1", "web1", "web", "web2", "no"]
+            .into_iter()
+            .filter(|name| is_short_name(name, &seen))
+            .collect();
+        assert_eq!(short, ["db1", "web1"]);
     }
 
     #[test]

@@ -61,6 +61,19 @@ impl SelectExpression {
             .collect()
     }
 
+    /// The exact names of classes in the expression, including duplicates; those that may also be of an agent are in the second list.
+    pub fn class_names(&self) -> (Vec<&str>, Vec<&str>) {
+        let (mut classes, mut either) = (Vec::new(), Vec::new());
+        for condition in self.0.leaf_terms() {
+            match condition {
+                SelectCondition::Class(FilterPattern::Exact(name)) => classes.push(name.as_str()),
+                SelectCondition::With(FilterPattern::Exact(name)) => either.push(name.as_str()),
+                _ => {}
+            }
+        }
+        (classes, either)
+    }
+
     /// The regular expressions on facts and classes.
     pub(crate) fn folded_regexes(&self) -> Vec<&FilterRegex> {
         let terms = self.0.leaf_terms().into_iter();

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use muster_wire::identity::Identity;
-
+use crate::cli::named_nodes::NodeNames;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
@@ -12,16 +11,16 @@ use crate::exit::CommandExitCode;
 pub enum CopyLocation {
     /// A path of this machine.
     Local(PathBuf),
-    /// An absolute path on nodes: on the named one, or on those that match the filters.
-    Remote(Option<Identity>, String),
+    /// An absolute path on nodes: on the named ones, or on those that match the filters.
+    Remote(Option<NodeNames>, String),
 }
 
 /// A copy that cannot be made, by its operands.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CopyLocationError {
     /// The text before the colon is no name of a node.
-    #[error("{0:?} is not the name of a node")]
-    Node(String),
+    #[error("{0:?} does not name nodes: {1}")]
+    Node(String, String),
     /// The path on nodes is relative.
     #[error("{0:?} is not an absolute path on a node")]
     Relative(String),
@@ -31,9 +30,12 @@ pub enum CopyLocationError {
     /// Both operands are paths on nodes.
     #[error("SOURCE and TARGET are both on nodes; a file cannot be copied between nodes")]
     TwoNodes,
-    /// A node is named, and filters are given.
+    /// Nodes are named, and filters are given.
     #[error("the node {0} is named, so filters cannot be used")]
-    NamedNode(Identity),
+    NamedNode(NodeNames),
+    /// A file is the target for the files of several nodes with the same short name.
+    #[error("{count} nodes have the name {name}, so {} cannot be their file", file.display())]
+    SeveralNodes { count: usize, name: NodeNames, file: PathBuf },
     /// Attributes are given for a copy to this machine.
     #[error("--mode, --owner and --group apply to copies to nodes only")]
     LocalAttributes,
@@ -48,10 +50,11 @@ pub enum CopyLocationError {
 impl CommandError for CopyLocationError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Node(_) => "write a file of this machine whose name has a colon as `./a:b`",
+            Self::Node(..) => "write a file of this machine whose name has a colon as `./a:b`",
             Self::Relative(_) | Self::NoNodes | Self::TwoNodes => {
                 "write it like `rpc cp motd :/etc/motd -C web` or `rpc cp web1.acme.net:/etc/motd .`"
             }
+            Self::SeveralNodes { .. } => "write the whole name, with its domain",
             Self::NamedNode(_) => "write `:PATH` to copy to all nodes that match the filters",
             Self::Directory(_) => "use tar to make a file of it",
             Self::LocalAttributes | Self::LocalBatches => return Vec::new(),
@@ -74,8 +77,8 @@ impl CopyLocation {
         let node = match node {
             "" => None,
             node => {
-                let parsed = Identity::parse(node);
-                Some(parsed.map_err(|_| CopyLocationError::Node(node.to_owned()))?)
+                let parsed = NodeNames::parse(node);
+                Some(parsed.map_err(|error| CopyLocationError::Node(node.to_owned(), error))?)
             }
         };
         if !path.starts_with('/') {
@@ -87,12 +90,15 @@ impl CopyLocation {
 
 #[cfg(test)]
 mod tests {
-    use super::{CopyLocation, CopyLocationError};
+    use super::{CopyLocation, CopyLocationError, NodeNames};
 
     #[test]
     fn colon_before_the_first_slash_separates_the_node() {
         let remote = |node: Option<&str>, path: &str| {
-            Ok(CopyLocation::Remote(node.map(|node| node.parse().unwrap()), path.to_owned()))
+            Ok(CopyLocation::Remote(
+                node.map(|node| NodeNames::parse(node).unwrap()),
+                path.to_owned(),
+            ))
         };
         assert_eq!(CopyLocation::parse(":/etc/motd"), remote(None, "/etc/motd"));
         assert_eq!(
@@ -102,7 +108,8 @@ mod tests {
         for local in ["motd", "./a:b", "/srv/a:b", "."] {
             assert_eq!(CopyLocation::parse(local), Ok(CopyLocation::Local(local.into())));
         }
-        assert_eq!(CopyLocation::parse("a b:/x"), Err(CopyLocationError::Node("a b".to_owned())));
+        assert_eq!(CopyLocation::parse("web[1-2]:/a"), remote(Some("web[1-2]"), "/a"));
+        assert!(matches!(CopyLocation::parse("a b:/x"), Err(CopyLocationError::Node(..))));
         assert_eq!(CopyLocation::parse("web1:x"), Err(CopyLocationError::Relative("x".to_owned())));
     }
 }
