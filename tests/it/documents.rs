@@ -370,7 +370,7 @@ async fn interrupted_request_prints_its_document() {
     send_interrupt(&child);
     let output = child.wait_with_output().await.unwrap();
     fixture.end_permits.add_permits(1);
-    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     validate(&document);
     let stats = &document["request_stats"];

@@ -112,7 +112,7 @@ async fn lines_are_printed_per_reply_until_interrupted() {
         last = serde_json::from_str(&line).unwrap();
     }
     assert_eq!(last["request_stats"]["ok"], 2, "{last:#}");
-    assert_eq!(listener.wait().await.unwrap().code(), Some(0));
+    assert_eq!(listener.wait().await.unwrap().code(), Some(130));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +145,7 @@ async fn counts_only_matching_replies_and_fails_on_too_few() {
     for (other, expected) in [(others, 0), (two, 1)] {
         interrupt(&other);
         let (document, code) = wait_for_document(other).await;
-        assert_eq!(code, 2, "{document:#}");
+        assert_eq!(code, 130, "{document:#}");
         let stats = &document["request_stats"];
         assert!(stats["ok"].as_u64().unwrap() <= expected, "{document:#}");
         assert_eq!(stats["gaps"], json!(["interrupted"]));

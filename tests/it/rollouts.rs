@@ -130,7 +130,7 @@ async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
     kill(process_id(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     blocked.add_permits(8);
-    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", describe_output(&output));
     let text = describe_output(&output);
     for part in [
         "Replied before the request ended early:\n\n   n1\n",
@@ -200,7 +200,7 @@ async fn resume_takes_another_pause_between_batches() {
     await_state("the first node is working", || fixture.gate.call_count("n1") == 1).await;
     kill(process_id(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", describe_output(&output));
     blocked.add_permits(8);
     let id = fixture.only_job().await["job"]["id"].as_str().unwrap().to_owned();
     let (resumed, exit) =

@@ -417,7 +417,7 @@ async fn interrupted_rollout_waits_for_running_nodes() {
     let process = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
     kill(process, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let remaining = document["not_asked"].as_array().unwrap().len();
     let ran = document["nodes"].as_array().unwrap().len();

@@ -15,9 +15,25 @@ use crate::error::FleetRequestError;
 /// The signals.
 const SIGNALS: [c_int; 3] = [SIGINT, SIGHUP, SIGTERM];
 
+/// Whether Ctrl-C ended a wait.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the user pressed Ctrl-C during a wait of this process, whatever became of the command then.
+pub fn was_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Acquire)
+}
+
+/// Waits for Ctrl-C, for questions at a terminal. [`was_interrupted`] is true then.
+pub async fn wait_for_ctrl_c() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    INTERRUPTED.store(true, Ordering::Release);
+}
+
 /// Waits for one of the signals. One that cannot be handled ends the process as usual.
 pub(crate) struct InterruptListener {
-    signals: Vec<Signal>,
+    signals: Vec<(c_int, Signal)>,
     /// When set, the next signal has its default effect, even if the process is busy.
     interrupted: Arc<AtomicBool>,
 }
@@ -29,7 +45,7 @@ impl InterruptListener {
         let listen = |number: c_int| {
             // Must be registered before any other handler. Without it a second signal would have no immediate effect.
             let _ = register_conditional_default(number, Arc::clone(&interrupted));
-            signal(SignalKind::from_raw(number)).ok()
+            Some((number, signal(SignalKind::from_raw(number)).ok()?))
         };
         // `nohup` ignores the loss of the terminal for its command.
         let signals = SIGNALS.into_iter().filter(|number| !is_ignored(*number)).filter_map(listen);
@@ -41,7 +57,17 @@ impl InterruptListener {
         if self.signals.is_empty() {
             std::future::pending::<()>().await;
         }
-        select_all(self.signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
+        let waits = self.signals.iter_mut().map(|(number, signal)| {
+            let number = *number;
+            Box::pin(async move {
+                signal.recv().await;
+                number
+            })
+        });
+        let (number, _, _) = select_all(waits).await;
+        if number == SIGINT {
+            INTERRUPTED.store(true, Ordering::Release);
+        }
         self.interrupted.store(true, Ordering::Release);
     }
 }

@@ -97,6 +97,7 @@ pub use events::{EventSelection, EventStart, EventSummary};
 pub use external::{DiscoveryProgramError, read_capped};
 pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
 pub use input_source::InputSource;
+pub use interrupt::{wait_for_ctrl_c, was_interrupted};
 pub use last_seen::LastSeenNodes;
 pub use listen::ListenRequest;
 pub use locate::locate_nodes;

@@ -18,6 +18,8 @@ pub enum CommandExitCode {
     NoneAnswered = 3,
     /// The command line is invalid.
     Usage = 4,
+    /// The user pressed Ctrl-C: 128 and the number of the signal, as in shells.
+    Interrupted = 130,
 }
 
 impl CommandExitCode {

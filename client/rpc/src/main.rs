@@ -30,12 +30,14 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anstream::AutoStream;
+use muster_request::was_interrupted;
 
 use crate::cli::{Cli, CommandLineMessage};
 use crate::environment::ProcessEnvironment;
 use crate::error::{Error, MonitoringCheckError, RuntimeStartError};
 use crate::exit::CommandExitCode;
 use crate::printer::{DataOutput, OutputPrinter};
+use crate::render::time::set_reader_zone;
 use crate::screen::Screen;
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return print_usage(&message).into(),
     };
+    set_reader_zone(cli.global.utc);
     let environment = ProcessEnvironment::from_process();
     let screen = Screen::from_stdout(environment.columns);
     let color = cli.color_choice();
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
         let error = if is_check { MonitoringCheckError::wrap(error) } else { error };
         diagnostics::report_error(&error, &printer)
     });
-    exit.into()
+    if was_interrupted() { CommandExitCode::Interrupted.into() } else { exit.into() }
 }
 
 /// A single-threaded runtime is enough for a command, and starts faster.

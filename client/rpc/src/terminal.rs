@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 
-use muster_request::FleetRequestError;
+use muster_request::{FleetRequestError, wait_for_ctrl_c};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use tokio::sync::oneshot;
 
@@ -112,7 +112,7 @@ pub async fn read_on_thread<T: Send + 'static>(
     std::thread::spawn(move || drop(sender.send(read(&mut io::stdin().lock()))));
     tokio::select! {
         read = receiver => Ok(read.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))),
-        _ = tokio::signal::ctrl_c() => Err(FleetRequestError::Interrupted),
+        () = wait_for_ctrl_c() => Err(FleetRequestError::Interrupted),
     }
 }
 

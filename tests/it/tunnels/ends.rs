@@ -25,7 +25,7 @@ async fn interrupt_closes_tunnels_on_both_ends() {
     let mut connection = working_connection(&tunnel).await;
     assert_eq!(connections_of(fleet.daemon.pid(), server.port), 1);
     let (code, text) = tunnel.interrupt().await;
-    assert_eq!(code, 0, "{text}");
+    assert_eq!(code, 130, "{text}");
     assert_eq!(connection.read(&mut [0; 1]).await.unwrap_or(0), 0);
     let closed = fleet.closed_tunnels(1).await;
     assert_eq!(closed[0]["reason"], "stopped", "{closed:?}");

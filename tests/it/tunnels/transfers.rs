@@ -33,7 +33,7 @@ async fn echo_comes_back_through_a_tunnel() {
     }
     drop(connection);
     let (code, text) = tunnel.interrupt().await;
-    assert_eq!(code, 0, "{text}");
+    assert_eq!(code, 130, "{text}");
     fleet.closed_tunnels(3).await;
     fleet.await_nothing_left(server.port).await;
 }

@@ -18,7 +18,7 @@ NAME stands for the subjects _R.YOUR-KEY.NAME.>, which only your credentials can
 read. Pass the same name to `rpc do --reply-to`. Replies that are sent before
 the listener has started are lost: start it first. It ends after --expect
 replies, after --timeout, or at Ctrl-C. Exits with 2 if a reply is a failure or
-fewer than --expect replies arrived, with 3 if none arrived.";
+fewer than --expect replies arrived, with 3 if none arrived, with 130 at Ctrl-C.";
 
 /// `rpc listen`.
 #[derive(Debug, Args)]

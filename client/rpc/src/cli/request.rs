@@ -38,7 +38,7 @@ its input is repeated. A property of a resource that has the name of an input is
 params.NAME=VALUE.
 
 Ctrl-C ends the request: the command lists which nodes received it and which did
-not, and exits with 2 if it was sent. Nodes that received it continue;
+not, and exits with 130. Nodes that received it continue;
 `rpc cancel` stops them. A second Ctrl-C ends the command at once.
 
 Requests that change nodes are stored as jobs: see `rpc job`.";

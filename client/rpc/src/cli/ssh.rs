@@ -93,6 +93,9 @@ pub struct SshArgs {
     /// Run it on this many nodes at once
     #[arg(long, value_name = "N", default_value = "1", requires = "all")]
     pub parallel: NonZeroUsize,
+    /// Do not ask for confirmation before running on many nodes
+    #[arg(short, long, requires = "all")]
+    pub yes: bool,
     /// Print a configuration for OpenSSH with all matching nodes
     #[arg(long, conflicts_with_all = ["all", "print", "arguments"])]
     pub ssh_config: bool,

@@ -3,12 +3,15 @@
 mod many;
 mod menu;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use muster_base::error_chain;
+use muster_client::RolloutLimits;
 use muster_request::{
     FleetConnection, SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram,
     SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments, replace_cache_file,
@@ -19,6 +22,7 @@ use muster_wire::identity::Identity;
 use crate::cli::ssh::{BusPort, SshArgs, SshTargetArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::error::CommandError;
+use crate::render::plan::RolloutPreview;
 use crate::render::shell_word;
 use crate::terminal::is_terminal;
 
@@ -97,6 +101,12 @@ pub async fn run(args: SshArgs, cx: CommandContext<'_>) -> CommandResult {
         targets.iter().try_for_each(|target| session.print(SshProgram::Ssh, target))?;
     } else {
         let arguments = &args.target.arguments;
+        let found: BTreeSet<Identity> = nodes.iter().cloned().collect();
+        let command = arguments.join(" ");
+        let (limits, pause) = (RolloutLimits::default(), Duration::ZERO);
+        let preview = RolloutPreview { request: ("ssh", &command), nodes: &found, limits, pause };
+        let conditions = (false, nodes.len(), args.yes);
+        cx.confirm_request(&cx.load_settings()?, conditions, || preview.render_text()).await?;
         return many::run_on_all(&targets, skipped, arguments, args.parallel, cx).await;
     }
     Ok(CommandExitCode::from_verdict(skipped == 0))

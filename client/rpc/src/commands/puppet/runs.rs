@@ -10,7 +10,7 @@ use muster_contract::puppet::LastRunSummaryOutput;
 use muster_jobs::{JobEntry, JobJournal, JobStore};
 use muster_request::{
     AgentSchemas, DiscoveredNodes, EndedRun, FleetConnection, FleetRequest, JobRecorder, NodeReply,
-    PuppetRunsReport, RequestPlan, RequestReport, TargetSelection,
+    PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
 };
 use muster_wire::identity::Identity;
 use uuid::Uuid;
@@ -101,7 +101,7 @@ async fn run_rounds(args: &PuppetRunallArgs, output: PuppetOutput<'_>) -> Comman
         output.log_message(&format!("All nodes have run; starting again in {pause_text}"));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(runs.outcome().into()),
+            () = wait_for_ctrl_c() => return Ok(runs.outcome().into()),
         }
     }
 }
