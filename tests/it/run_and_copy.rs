@@ -26,12 +26,17 @@ struct CopyFleet {
 
 impl CopyFleet {
     async fn new(count: usize) -> Self {
+        let names: Vec<String> = (1..=count).map(|number| format!("n{number}")).collect();
+        Self::with_names(&names).await
+    }
+
+    async fn with_names(names: &[impl AsRef<str>]) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
         let state = TempDir::new().unwrap();
         let mut nodes = Vec::new();
-        for number in 1..=count {
-            let mut setup = NodeSetup::new(organisation.node(&format!("n{number}")));
+        for (number, name) in (1..).zip(names) {
+            let mut setup = NodeSetup::new(organisation.node(name.as_ref()));
             setup.facts = json!({ "number": number });
             let directory = state.path().join(number.to_string());
             let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
@@ -276,6 +281,88 @@ async fn copy_to_an_unknown_node_ends_at_once_and_its_name_is_not_remembered() {
     let output = fleet.run(&["cp", file, "n11:/tmp/file", "--yes"], 3).await;
     let text = describe_output(&output);
     assert!(text.contains("did you mean \"n1\"?"), "{text}");
+}
+
+/// Nodes by name, by short name and by range, in the commands that address nodes; a short name in `-I` is known once the node was seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_named_by_short_names_and_ranges() {
+    let fleet = CopyFleet::with_names(&["web1.acme.net", "web2.acme.net", "db1.acme.net"]).await;
+    let nodes = async |line: &[&str]| fleet.sorted_lines(line, 0).await.join(" ");
+    let senders = |line: Vec<String>| {
+        let names = line.iter().filter_map(|line| line.split(['.', ':']).next().map(str::to_owned));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let unseen = fleet.run(&["run", "true", "-I", "db1", "--yes"], 3).await;
+    let text = describe_output(&unseen);
+    assert!(text.contains("`rpc find db1` finds the node"), "{text}");
+    for (names, expected) in [
+        (&["db1"][..], "db1"),
+        (&["web[1-2].acme.net"], "web1 web2"),
+        (&["web[1-2]", "db1.acme.net"], "db1 web1 web2"),
+        (&["-I", "db1"], "db1"),
+        (&["-I", "web[1-2]", "-I", "db1"], "db1 web1 web2"),
+        (&["-I", "web[2-2].acme.net"], "web2"),
+    ] {
+        let line = [&["run", "echo it", "--yes"], names].concat();
+        assert_eq!(senders(fleet.sorted_lines(&line, 0).await), expected, "{names:?}");
+    }
+    assert_eq!(nodes(&["find", "-I", "web[1-3]"]).await, "web1.acme.net web2.acme.net");
+    let typed = fleet.run(&["run", "true", "web11", "--yes"], 1).await;
+    assert!(
+        describe_output(&typed).contains("did you mean \"web1\"?"),
+        "{}",
+        describe_output(&typed)
+    );
+    let broken = fleet.run(&["find", "-I", "web[2-1]"], 4).await;
+    assert!(describe_output(&broken).contains("is no range"), "{}", describe_output(&broken));
+
+    let file = fleet.state.path().join("file");
+    std::fs::write(&file, "content").unwrap();
+    let file = file.to_str().unwrap();
+    let copied = fleet.copy(&[file, "web[1-2].acme.net:/tmp/file", "--yes"], 0).await;
+    let both = pairs([("web1.acme.net", "copied"), ("web2.acme.net", "copied")]);
+    assert_eq!(results(&copied), both);
+    let directory = fleet.rpc.path("files");
+    let fetched = fleet.copy(&["web[1-2]:/tmp/file", directory.to_str().unwrap()], 0).await;
+    assert_eq!(results(&fetched), both);
+    assert_eq!(names(&directory), ["file.web1.acme.net", "file.web2.acme.net"]);
+    let one = fleet.rpc.path("one");
+    fleet.copy(&["web1:/tmp/file", one.to_str().unwrap()], 0).await;
+    assert_eq!(std::fs::read(one).unwrap(), b"content");
+}
+
+/// A table is whole in a pipe, and has the width of a terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_are_whole_in_a_pipe_and_fit_a_terminal() {
+    let fleet = CopyFleet::new(1).await;
+    let script = "script=printf '%0300d %0300d' 1 2";
+    let line = ["do", "shell", "run", script, "--table", "--yes"];
+    let output = fleet.run(&line, 0).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    let row = text.lines().find(|line| line.starts_with("n1")).unwrap();
+    let number = |digit: &str| "0".repeat(299) + digit;
+    assert!(row.contains(&format!("{} {}", number("1"), number("2"))), "{text}");
+    assert!(!text.contains('…'), "{text}");
+    let narrow = fleet.rpc.prepare_command(&line).env("COLUMNS", "70").output().await.unwrap();
+    let text = String::from_utf8(narrow.stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
+    assert!(text.contains('…'), "{text}");
+}
+
+/// Times in text are those of the reader's zone, or of UTC; documents have numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn times_are_in_the_zone_of_the_reader() {
+    let fleet = CopyFleet::new(1).await;
+    fleet.run(&["run", "true", "--yes"], 0).await;
+    let list = async |zone: &str, more: &[&str]| {
+        let mut command = fleet.rpc.prepare_command(&[&["job", "list"], more].concat());
+        String::from_utf8(command.env("TZ", zone).output().await.unwrap().stdout).unwrap()
+    };
+    let (kolkata, utc) = (list("Asia/Kolkata", &[]).await, list("Asia/Kolkata", &["--utc"]).await);
+    assert!(kolkata.contains("+05:30"), "{kolkata}");
+    assert!(utc.contains("Z ") && !utc.contains("+05:30"), "{utc}");
+    assert_eq!(list("UTC", &[]).await, utc);
+    assert_eq!(list("Asia/Kolkata", &["-j"]).await, list("UTC", &["-j"]).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

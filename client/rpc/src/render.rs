@@ -49,6 +49,7 @@ pub mod request;
 pub mod runs;
 pub mod schedule;
 pub mod schedule_load;
+mod shown_value;
 pub mod spark;
 pub mod stats;
 pub mod status;
@@ -56,6 +57,7 @@ pub mod template;
 pub mod template_values;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod time;
 pub mod trace;
 pub mod value;
 pub mod whoami;

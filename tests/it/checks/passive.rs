@@ -140,6 +140,11 @@ async fn nodes_answer_without_a_directory_and_commands_change_them() {
         assert!(output.status.success(), "{hostile:?}: {}", describe_output(&output));
         let printed = [output.stdout, output.stderr].concat();
         let printed = String::from_utf8(printed).unwrap();
+        assert!(
+            printed.contains("x is CRITICAL since 20") && printed.contains("acknowledged by rip"),
+            "{printed}"
+        );
+        assert!(!printed.contains("state_type"), "{printed}");
         assert!(!printed.chars().any(|c| c != '\n' && is_harmful(c)), "{printed:?}");
     }
     assert_eq!(exit_state(&[]).await, Some(0));

@@ -114,7 +114,7 @@ async fn a7_2_exit_code_is_2_then_3_then_1_then_0() {
     );
     assert_eq!(exit, 2);
     let (text, exit) = fleet.check(&["check_state", "-F", "country=xx"]).await;
-    assert_eq!((text.as_str(), exit), ("check_state: UNKNOWN: did not discovery any nodes\n", 3));
+    assert_eq!((text.as_str(), exit), ("check_state: UNKNOWN: no nodes found\n", 3));
     let (text, exit) = fleet.check(&["no_such", "-I", "node0"]).await;
     assert!(text.ends_with("UNKNOWN:\n  node0: No such command: no_such\n"), "{text}");
     assert_eq!(exit, 3);

@@ -61,7 +61,7 @@ async fn list(args: AgainListArgs, cx: CommandContext<'_>) -> CommandResult {
         if nodes.is_empty() {
             cx.printer.print_message("no further run of Puppet was asked for");
         }
-        Ok(cx.printer.print_text(render_list(&nodes, cx.width()))?)
+        Ok(cx.printer.print_text(render_list(&nodes, cx.table_width()))?)
     })
 }
 
@@ -76,7 +76,7 @@ async fn history(args: AgainHistoryArgs, cx: CommandContext<'_>) -> CommandResul
         if entries.is_empty() {
             cx.printer.print_message("no further run of Puppet was asked for yet");
         }
-        Ok(cx.printer.print_text(render_history(&entries, cx.width()))?)
+        Ok(cx.printer.print_text(render_history(&entries, cx.table_width()))?)
     })
 }
 

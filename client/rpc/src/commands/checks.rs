@@ -54,6 +54,7 @@ async fn list_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResu
     if list.checks.is_empty() && list.missing.is_empty() {
         let nodes = target.filter.explain();
         cx.printer.print_message(format_args!("no scheduled checks found; looked for {nodes}"));
+        cx.suggest_names(&target);
     }
     Ok(if args.exit_state {
         CommandExitCode::from_check_state(state)
@@ -100,7 +101,7 @@ fn print_list(
         NodeListForm::Name => render_check_names(document),
         form => {
             let is_wide = matches!(form, NodeListForm::Wide);
-            render_checks_table(document, now, cx.width(), is_wide)
+            render_checks_table(document, now, cx.table_width(), is_wide)
                 + &render_checks_totals(document)
         }
     })

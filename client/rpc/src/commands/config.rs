@@ -145,6 +145,6 @@ async fn show_states(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let content = ConfigStatusDocument { nodes: &states };
     let document = ReportDocument::new("muster.config.status.v1", content, &result.report);
     result.print_answered(&document, || {
-        Ok(cx.printer.print_text(render_states(&states, cx.width()))?)
+        Ok(cx.printer.print_text(render_states(&states, cx.table_width()))?)
     })
 }

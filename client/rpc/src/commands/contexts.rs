@@ -72,7 +72,7 @@ fn list_contexts(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
     let document = ContextListDocument::new(rows);
     cx.print_result(json.as_ref(), &document, || {
         let heading = ["", "NAME", "FLEET", "USER", "COLLECTIVE", "EXPIRES"];
-        format_table(heading, &document.rows())
+        format_table(heading, &document.rows(), cx.table_width())
     })?;
     if is_empty {
         cx.printer.print_hint(format_args!(

@@ -79,7 +79,11 @@ fn show_status(directory: &Path, printer: &OutputPrinter) -> CommandResult {
         };
         rows.push(process_row(&name, node.process, path.display().to_string()));
     }
-    printer.print_text(format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows))?;
+    printer.print_text(format_table(
+        ["NAME", "PID", "STATE", "MEMORY", "WHERE"],
+        &rows,
+        printer.screen().table_width,
+    ))?;
     if !record.is_running() {
         printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
         return Ok(CommandExitCode::Local);

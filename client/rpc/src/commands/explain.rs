@@ -137,6 +137,7 @@ impl ExplainContext {
             issuer: claims.iss.to_string(),
             tags: claims.nats.tags.clone(),
             expires: (claims.exp != 0).then(|| format_utc(claims.exp)),
+            expires_at: (claims.exp != 0).then_some(claims.exp),
             refused: verified.err().map(|error: TokenError| error.to_string()),
         }
     }

@@ -62,6 +62,6 @@ async fn list_names(args: &QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     });
     let total = total.await?;
     let document = names.to_document();
-    cx.print_result(json.as_ref(), &document, || document.render_text(cx.width()))?;
+    cx.print_result(json.as_ref(), &document, || document.render_text(cx.table_width()))?;
     Ok(total.outcome().into())
 }

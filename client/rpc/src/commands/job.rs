@@ -32,7 +32,7 @@ fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> Comma
     if let Some(json) = form::parse_json_form(args)? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
-        cx.printer.print_text(render_job_list(&jobs, cx.width()))?;
+        cx.printer.print_text(render_job_list(&jobs, cx.table_width()))?;
         if jobs.is_empty() {
             cx.printer.print_message(format_args!(
                 "no saved jobs; requests that may change nodes are saved, and requests with {}",

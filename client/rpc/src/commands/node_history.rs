@@ -43,7 +43,7 @@ pub(super) fn show_history(
     let Some(times) = args.diff.as_deref() else {
         let changes = history.changes();
         let document = NodeHistoryDocument { schema: "muster.node-history.v1", node, changes };
-        cx.print_result(json, &document, || render_changes(changes))?;
+        cx.print_result(json, &document, || render_changes(changes, cx.table_width()))?;
         if changes.is_empty() {
             cx.printer.print_message(format_args!("{node} has noted no change yet"));
         }
@@ -61,7 +61,7 @@ pub(super) fn show_history(
         complete: history.reaches(from),
         values: history.between(from, until),
     };
-    cx.print_result(json, &document, || render_difference(&document.values))?;
+    cx.print_result(json, &document, || render_difference(&document.values, cx.table_width()))?;
     if !document.complete {
         cx.printer.print_warning(format_args!(
             "{node} keeps its newest changes only, and they begin later: see `rpc node {node} --history`"

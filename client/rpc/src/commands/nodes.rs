@@ -75,7 +75,9 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
         let has_values = output.distinct > 0;
         let schema = "muster.registered-facets.v1";
         let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
-        cx.print_result(json.as_ref(), &document, || render_facets(&document.output))?;
+        cx.print_result(json.as_ref(), &document, || {
+            render_facets(&document.output, cx.table_width())
+        })?;
         match document.output.total {
             0 => cx.printer.print_message(format_args!(
                 "no nodes found; looked for {}",
@@ -113,6 +115,7 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     if !has_nodes {
         cx.printer
             .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
+        cx.suggest_names(&target);
     }
     Ok(CommandExitCode::from_found(has_nodes))
 }
@@ -126,7 +129,10 @@ fn print_list(
     let nodes = &document.nodes;
     print_in_form(args.output.as_ref(), document, cx, |form| match form {
         NodeListForm::Name => render_node_names(nodes),
-        form => render_node_table(nodes, &args.fields, matches!(form, NodeListForm::Wide)),
+        form => {
+            let is_wide = matches!(form, NodeListForm::Wide);
+            render_node_table(nodes, &args.fields, is_wide, cx.table_width())
+        }
     })
 }
 

@@ -65,7 +65,7 @@ async fn show_pools(
             let of = of.unwrap_or_default();
             cx.printer.print_message(format_args!("no node holds a permit{of} or waits for one"));
         }
-        cx.printer.print_text(render(&pools, cx.width()))?;
+        cx.printer.print_text(render(&pools, cx.table_width()))?;
     }
     cx.warn_of_gaps(&report);
     Ok((in_use, exit))

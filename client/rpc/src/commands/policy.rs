@@ -42,7 +42,7 @@ async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
     let content = render::PolicyWhoDocument { rows: &rows };
     let document = ReportDocument::new("muster.policy.who.v1", content, &result.report);
     result.print_answered(&document, || {
-        Ok(cx.printer.print_text(render::render_callers(&rows, cx.width()))?)
+        Ok(cx.printer.print_text(render::render_callers(&rows, cx.table_width()))?)
     })
 }
 

@@ -79,7 +79,7 @@ async fn list_schedules(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResul
                 "the service does not know all nodes yet: it has just started, or has lost its connection",
             );
         }
-        render_schedule_list(list, cx.width())
+        render_schedule_list(list, cx.table_width())
     };
     let no_inputs = serde_json::Map::new();
     query(("list", &no_inputs), (json, "muster.schedules.v1"), render, cx).await
@@ -90,7 +90,7 @@ async fn show_schedule(args: ScheduleShowArgs, cx: CommandContext<'_>) -> Comman
         ScheduleShowInput { name: args.name.to_string(), load: Some(args.load), seats: None };
     let screen = cx.printer.screen();
     let render = |shown: &ScheduleShowOutput| {
-        render_schedule(shown, screen.width) + &render_load(&shown.load, screen)
+        render_schedule(shown, screen.table_width) + &render_load(&shown.load, screen)
     };
     query(("show", &input), (&args.json, "muster.schedule.v1"), render, cx).await
 }
@@ -105,7 +105,7 @@ async fn show_history(args: ScheduleHistoryArgs, cx: CommandContext<'_>) -> Comm
         if history.entries.is_empty() {
             cx.printer.print_message("no turn yet");
         }
-        render_schedule_history(history, cx.width())
+        render_schedule_history(history, cx.table_width())
     };
     query(("history", &input), (&args.json, "muster.schedule.history.v1"), render, cx).await
 }

@@ -13,7 +13,7 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let content = DaemonStatsDocument { nodes: &counts };
     let document = ReportDocument::new("muster.stats.v1", content, &result.report);
     result.print_answer(&document, || {
-        let text = render_counts_table(&counts, &result.report, cx.width());
+        let text = render_counts_table(&counts, &result.report, cx.table_width());
         Ok(cx.printer.print_text(text)?)
     })
 }

@@ -1,6 +1,5 @@
 //! Renders runs of Puppet that were asked for by a run, and their history.
 
-use muster_base::format_utc;
 use muster_contract::again::{
     AgainHistoryOutput, AgainHistoryRow, AgainListOutput, AgainReasonRow,
 };
@@ -9,6 +8,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::grid::{TableRow, lay_out_table};
+use crate::render::time::format_time_millis;
 
 /// A node, with the run that was asked for.
 #[derive(Debug, Serialize)]
@@ -84,7 +84,7 @@ pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
     };
     let rows: Vec<TableRow> = nodes.iter().map(row).collect();
     let heading = ["NODE", "STATE", "REQUESTS", "REASON", "TEXT"];
-    lay_out_table(&heading, &rows, width, None).text
+    lay_out_table(&heading, &rows, width, None).into_text()
 }
 
 /// The state in a sentence, with the nodes that the run waits for.
@@ -115,7 +115,7 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
             end = format!("{end}; {barrier}");
         }
         TableRow::from([
-            format_utc(entry.at / 1000),
+            format_time_millis(entry.at),
             node.to_string(),
             end,
             reasons_text(&entry.reasons),
@@ -125,7 +125,7 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
     };
     let rows: Vec<TableRow> = entries.iter().map(row).collect();
     let heading = ["TIME", "NODE", "END", "REASON", "CAUSE", "RUN"];
-    lay_out_table(&heading, &rows, width, None).text
+    lay_out_table(&heading, &rows, width, None).into_text()
 }
 
 /// The last part of an id, which is random; whole ids leave no room for names.

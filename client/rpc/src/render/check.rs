@@ -36,7 +36,7 @@ pub fn render_check_problem(command: &str, problem: &str) -> String {
 pub fn render_check_text(report: &CheckReport, options: CheckTextOptions) -> String {
     let command = plugin_text(&report.command);
     if report.results.is_empty() {
-        return format!("{command}: UNKNOWN: did not discovery any nodes\n");
+        return format!("{command}: UNKNOWN: no nodes found\n");
     }
     let [ok, warning, critical, unknown] = CheckState::ALL.map(|state| report.count(state));
     let total = if options.only_replies { report.reply_count() } else { report.results.len() };
@@ -343,7 +343,7 @@ mod tests {
     fn problems_are_one_line() {
         assert_eq!(
             render_check_text(&report(Vec::new()), CheckTextOptions::default()),
-            "check_load: UNKNOWN: did not discovery any nodes\n"
+            "check_load: UNKNOWN: no nodes found\n"
         );
         assert_eq!(
             render_check_problem("x|\x07", "no\n  broker | at \x1b[2J"),

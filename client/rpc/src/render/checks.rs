@@ -157,7 +157,7 @@ pub fn render_checks_table(
     }
     let heading = ["NODE", "CHECK", "STATE", "SINCE", "TRIES", "FLAGS", "OUTPUT"];
     let rows: Vec<TableRow> = document.checks.iter().map(|row| row.to_table_row(now)).collect();
-    lay_out_table(&heading, &rows, width, (!is_wide).then_some(2)).text
+    lay_out_table(&heading, &rows, width, (!is_wide).then_some(2)).into_text()
 }
 
 /// The names of the nodes and checks, one pair per line.

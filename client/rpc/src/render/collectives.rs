@@ -29,12 +29,12 @@ impl<'a> CollectiveMembers<'a> {
     }
 
     /// Renders the table, largest collective first.
-    pub fn render_table(&self) -> String {
+    pub fn render_table(&self, width: usize) -> String {
         let mut rows: Vec<_> = self.0.iter().collect();
         rows.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
         let rows: Vec<[String; 2]> =
             rows.into_iter().map(|(name, nodes)| [name.clone(), nodes.len().to_string()]).collect();
-        format_table(["COLLECTIVE", "NODES"], &rows)
+        format_table(["COLLECTIVE", "NODES"], &rows, width)
     }
 
     /// Renders the graph in the DOT language.
@@ -86,11 +86,11 @@ mod tests {
         let report = report("rpcutil", "collective_info", replies);
         let collectives = CollectiveMembers::from_report(&report);
         assert!(
-            collectives.render_table().starts_with("COLLECTIVE "),
+            collectives.render_table(80).starts_with("COLLECTIVE "),
             "{}",
-            collectives.render_table()
+            collectives.render_table(80)
         );
-        assert!(collectives.render_table().lines().nth(1).unwrap().starts_with("muster "));
+        assert!(collectives.render_table(80).lines().nth(1).unwrap().starts_with("muster "));
         insta::assert_snapshot!(collectives.render_dot(), @r#"
         graph fleet {
           overlap=false;

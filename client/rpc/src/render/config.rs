@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_base::{duration_millis, format_duration, format_utc};
+use muster_base::{duration_millis, format_duration};
 use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
 use muster_request::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeReply, RequestReport};
 use muster_wire::identity::Identity;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::grid::{TableRow, lay_out_table};
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT};
+use crate::render::time::format_time_millis;
 
 /// Files that a line names; more are counted.
 const SHOWN_FILES: usize = 6;
@@ -185,14 +186,15 @@ pub fn render_states(states: &[NodeConfigState], width: usize) -> String {
         TableRow::from([
             node.to_string(),
             status.state.clone(),
-            text(format_utc(status.deployed_at / 1000)),
+            text(format_time_millis(status.deployed_at)),
             text(status.caller.clone()),
             text(status.files.len().to_string()),
             describe_note(status),
         ])
     };
     let rows: Vec<TableRow> = states.iter().map(row).collect();
-    lay_out_table(&["NODE", "STATE", "DEPLOYED", "BY", "FILES", "NOTE"], &rows, width, None).text
+    lay_out_table(&["NODE", "STATE", "DEPLOYED", "BY", "FILES", "NOTE"], &rows, width, None)
+        .into_text()
 }
 
 fn describe_note(status: &ConfigStatusOutput) -> String {
@@ -200,7 +202,7 @@ fn describe_note(status: &ConfigStatusOutput) -> String {
         return status.reason.clone();
     }
     if status.confirm_by > 0 {
-        return format!("restores the earlier files at {}", format_utc(status.confirm_by / 1000));
+        return format!("restores the earlier files at {}", format_time_millis(status.confirm_by));
     }
     if status.modified.is_empty() {
         return String::new();

@@ -1,15 +1,16 @@
 //! Renders fleet events: one line each, for people or as JSON.
 
-use muster_base::{format_rfc3339, format_utc};
+use muster_base::format_rfc3339;
 use muster_wire::event::FleetEvent;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::printer::{BAD, STRONG};
+use crate::render::time::format_time_millis;
 
 /// Renders an event as a line: time, node, kind and text.
 pub fn render_event(event: &FleetEvent) -> String {
-    let time = format_utc(event.time / 1000);
+    let time = format_time_millis(event.time);
     let (node, kind, text) = (&event.sender, &event.kind, &event.text);
     let kind = kind.as_str();
     let bad_ends = ["_failed", "_timeout", "_problem", "_flapping_start"];

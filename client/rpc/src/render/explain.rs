@@ -13,6 +13,7 @@ use super::columns::wrap_words;
 use super::value::hang_lines;
 use super::{TextPage, json, node_count_text};
 use crate::printer::{BAD, STRONG};
+use crate::render::time::format_time;
 
 /// Maximum subjects shown per message.
 const MAX_SHOWN_SUBJECTS: usize = 5;
@@ -114,6 +115,9 @@ pub struct ExplainedCaller {
     pub tags: Vec<String>,
     /// The expiry of the token.
     pub expires: Option<String>,
+    /// The same in seconds, for the text.
+    #[serde(skip)]
+    pub expires_at: Option<u64>,
     /// Why nodes reject the token.
     pub refused: Option<String>,
 }
@@ -198,13 +202,14 @@ impl ExplainedMessage {
 impl ExplainedCaller {
     fn render_onto(&self, page: &mut TextPage) {
         page.push_line(format_args!("{STRONG}Caller{STRONG:#}"));
+        let expires = self.expires_at.map_or_else(|| "never".to_owned(), format_time);
         let rows = [
             ("name", &*self.name),
             ("key", &self.key),
             ("role", self.role.unwrap_or_default()),
             ("signed by", &self.issuer),
             ("tags", &self.tags.join(" ")),
-            ("expires", self.expires.as_deref().unwrap_or("never")),
+            ("expires", &expires),
         ];
         for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
             page.push_line(format_args!("   {title:<11} {text}"));

@@ -73,7 +73,7 @@ impl FactNamesDocument {
         let to_row =
             |fact: &FactNameCount| TableRow::from([fact.name.clone(), fact.nodes.to_string()]);
         let rows: Vec<TableRow> = self.facts.iter().map(to_row).collect();
-        lay_out_table(&["FACT", "NODES"], &rows, width, None).text
+        lay_out_table(&["FACT", "NODES"], &rows, width, None).into_text()
     }
 }
 

@@ -93,7 +93,7 @@ pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen)
         cells.extend(nodes.then(|| shorten_to_ranges(&group.nodes).join(" ")));
         TableRow { cells, is_bad: false }
     });
-    lay_out_table(&heading, &rows.collect::<Vec<_>>(), screen.width, None).text
+    lay_out_table(&heading, &rows.collect::<Vec<_>>(), screen.table_width, None).into_text()
 }
 
 impl FactValueGroup {
@@ -181,7 +181,7 @@ mod tests {
             "facts_verbose",
             plain(&render_fact_bars("country", &groups, &report, true, Screen::default()))
         );
-        let terminal = Screen { width: 60, is_terminal: true };
+        let terminal = Screen { width: 60, table_width: 60, is_terminal: true };
         let bars = plain(&render_fact_bars("country", &groups, &report, false, terminal));
         assert!(bars.lines().all(|line| line.chars().count() <= 60), "{bars}");
         insta::assert_snapshot!("facts_bars", bars);

@@ -5,7 +5,9 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 
 use super::page::TextPage;
 use super::printable::escape_to_line;
+use crate::commands::table::MAX_COLUMN_WIDTH;
 use crate::printer::{BAD, STRONG};
+use crate::screen::UNLIMITED_WIDTH;
 
 /// Maximum width of the first column; longer names are wrapped.
 const MAX_FIRST_COLUMN_WIDTH: usize = 40;
@@ -36,6 +38,22 @@ pub struct RenderedTable {
     pub text: String,
     /// Headings of the last columns, which did not fit.
     pub left_out: Vec<String>,
+}
+
+impl RenderedTable {
+    /// The table, and a line that names the columns that did not fit.
+    pub fn into_text(self) -> String {
+        match self.left_out.as_slice() {
+            [] => self.text,
+            names => {
+                format!(
+                    "{}(too narrow for {}; a wider terminal shows all)\n",
+                    self.text,
+                    names.join(", ")
+                )
+            }
+        }
+    }
 }
 
 /// Lays out the rows, with their texts escaped. `…` marks text that was cut at the maximum number of lines per row, if there is one. Cells of the
@@ -74,8 +92,7 @@ pub fn lay_out_table(
         let gap = if at == last { 0 } else { COLUMN_GAP };
         column.set_padding((0, saturating_u16(gap)));
         if at == 0 {
-            let first =
-                widest_cell_width(heading, rows, 0).min(MAX_FIRST_COLUMN_WIDTH).min(width) + gap;
+            let first = widest_cell_width(heading, rows, 0).min(first_limit(width)) + gap;
             column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(saturating_u16(first))));
         } else {
             let bound = saturating_u16(heading_width(heading, at) + gap);
@@ -84,6 +101,11 @@ pub fn lay_out_table(
     }
     let left_out = left_out.iter().map(ToString::to_string).collect();
     RenderedTable { text: colour_rows(&table, rows), left_out }
+}
+
+/// Maximum width of the first column.
+fn first_limit(width: usize) -> usize {
+    if width == UNLIMITED_WIDTH { MAX_COLUMN_WIDTH } else { MAX_FIRST_COLUMN_WIDTH.min(width) }
 }
 
 fn saturating_u16(number: usize) -> u16 {
@@ -95,7 +117,7 @@ fn count_fitting_columns(heading: &[impl AsRef<str>], rows: &[TableRow], width: 
     let mut used = 0;
     for at in 0..heading.len() {
         let limit = if at == 0 {
-            MAX_FIRST_COLUMN_WIDTH
+            first_limit(width)
         } else {
             MIN_COLUMN_WIDTH.max(heading_width(heading, at))
         };
@@ -147,7 +169,7 @@ fn colour_rows(table: &Table, rows: &[TableRow]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TableRow, lay_out_table};
+    use super::{TableRow, UNLIMITED_WIDTH, lay_out_table};
     use crate::render::fixtures::plain;
 
     fn draw(width: usize, most_lines: Option<usize>) -> (String, Vec<String>) {
@@ -171,6 +193,15 @@ mod tests {
         let (text, _) = draw(80, Some(2));
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn without_a_terminal_nothing_is_wrapped_or_cut() {
+        let name = format!("{}.example.net", "n".repeat(60));
+        let rows = [TableRow::from([name.clone(), "a ".repeat(400), "end".to_owned()])];
+        let table = lay_out_table(&["NODE", "TEXT", "LAST"], &rows, UNLIMITED_WIDTH, Some(2));
+        assert_eq!((table.text.lines().count(), table.left_out.len()), (2, 0), "{}", table.text);
+        assert!(table.text.contains(&name) && table.text.trim_end().ends_with("end"));
     }
 
     #[test]

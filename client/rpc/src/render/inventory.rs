@@ -72,7 +72,7 @@ fn render_statistics(
     });
     let rows = [
         ("Version", text(&statistics.version)),
-        ("Start Time", statistics.starttime.map(muster_base::format_utc)),
+        ("Start Time", statistics.starttime.map(crate::render::time::format_time)),
         ("Config File", text(&statistics.configfile)),
         ("Process ID", count(statistics.pid.map(u64::from))),
         ("Threads", count(statistics.threads)),

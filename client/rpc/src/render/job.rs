@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_base::{format_rfc3339, format_utc};
+use muster_base::format_rfc3339;
 use muster_jobs::{JobFleet, JobReply, RequestOutcome, SavedJob};
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use super::status::outcome_words;
 use super::value::compact_value;
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
+use crate::render::time::format_time_millis;
 
 /// Indentation below a title, in columns.
 const INDENT: usize = 3;
@@ -27,7 +28,7 @@ pub fn render_job_list(jobs: &[SavedJob], width: usize) -> String {
         return String::new();
     }
     let rows: Vec<TableRow> = jobs.iter().map(job_row).collect();
-    lay_out_table(&LIST_HEADING, &rows, width, Some(2)).text
+    lay_out_table(&LIST_HEADING, &rows, width, Some(2)).into_text()
 }
 
 fn job_row(job: &SavedJob) -> TableRow {
@@ -36,7 +37,7 @@ fn job_row(job: &SavedJob) -> TableRow {
     let request = [request_text(job), inputs_text(job)].join(" ");
     let cells = vec![
         header.id.clone(),
-        format_utc(header.started / 1000),
+        format_time_millis(header.started),
         header.fleet.as_ref().map_or("-".to_owned(), fleet_name),
         job.state().as_str().to_owned(),
         result_text(job),
@@ -89,8 +90,8 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
         ("Account", fleet.map(|fleet| fleet.account.to_string()).unwrap_or_default()),
         ("Collective", header.collective.to_string()),
         ("Retry of", header.retry_of.clone().unwrap_or_default()),
-        ("Started", format_utc(header.started / 1000)),
-        ("Ended", job.end.map(|(_, time)| format_utc(time / 1000)).unwrap_or_default()),
+        ("Started", format_time_millis(header.started)),
+        ("Ended", job.end.map(|(_, time)| format_time_millis(time)).unwrap_or_default()),
         ("Requests", job.request_ids().join(" ")),
         ("Nodes", format!("{} ({} succeeded)", header.nodes.len(), job.ok_count())),
     ];

@@ -1,16 +1,16 @@
 //! Renders what changed on a node.
 
-use muster_base::format_utc;
 use muster_wire::node_history::{NodeChange, ValueChange};
 
 use super::value::compact_value;
-use crate::commands::table::align_columns;
+use crate::commands::table::format_rows;
+use crate::render::time::format_time_millis;
 
 /// A table of changes, the oldest first, with the time at the first value of each.
-pub fn render_changes(changes: &[NodeChange]) -> String {
+pub fn render_changes(changes: &[NodeChange], width: usize) -> String {
     let mut rows = vec![["TIME", "VALUE", "CHANGE"].map(str::to_owned).to_vec()];
     for change in changes {
-        let mut time = format_utc(change.time / 1000);
+        let mut time = format_time_millis(change.time);
         for value in &change.values {
             rows.push(vec![std::mem::take(&mut time), value.path.clone(), change_text(value)]);
         }
@@ -18,14 +18,14 @@ pub fn render_changes(changes: &[NodeChange]) -> String {
             rows.push(vec![time, format!("and {} more", change.more), String::new()]);
         }
     }
-    render_rows(&rows)
+    render_rows(&rows, width)
 }
 
 /// A table of values that differ.
-pub fn render_difference(values: &[ValueChange]) -> String {
+pub fn render_difference(values: &[ValueChange], width: usize) -> String {
     let heading = ["VALUE", "CHANGE"].map(str::to_owned).to_vec();
     let rows = values.iter().map(|value| vec![value.path.clone(), change_text(value)]);
-    render_rows(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
+    render_rows(&std::iter::once(heading).chain(rows).collect::<Vec<_>>(), width)
 }
 
 /// `12.5 -> 12.6`, `+ x` or `- x`.
@@ -40,11 +40,11 @@ fn change_text(value: &ValueChange) -> String {
     }
 }
 
-fn render_rows(rows: &[Vec<String>]) -> String {
+fn render_rows(rows: &[Vec<String>], width: usize) -> String {
     if rows.len() < 2 {
         return String::new();
     }
-    align_columns(rows.iter().map(Vec::as_slice))
+    format_rows(rows, width)
 }
 
 #[cfg(test)]
@@ -63,13 +63,14 @@ mod tests {
                 after: Some(json!("12\u{7}")),
             },
         ];
-        let text = render_changes(&[NodeChange { time: 1000, values: values.clone(), more: 3 }]);
+        let text =
+            render_changes(&[NodeChange { time: 1000, values: values.clone(), more: 3 }], 100);
         let expected = "TIME                  VALUE             CHANGE\n\
              1970-01-01 00:00:01Z  classes           + mysql\n\
              \u{20}                     facts.os\\x1b[31m  12.5 -> 12\\x07\n\
              \u{20}                     and 3 more\n";
         assert_eq!(text, expected);
-        assert!(render_difference(&values).starts_with("VALUE             CHANGE\nclasses "));
-        assert_eq!(render_changes(&[]), "");
+        assert!(render_difference(&values, 100).starts_with("VALUE             CHANGE\nclasses "));
+        assert_eq!(render_changes(&[], 100), "");
     }
 }

@@ -39,7 +39,7 @@ pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
         ])
     };
     let rows: Vec<TableRow> = pools.iter().map(row).collect();
-    lay_out_table(&["POOL", "HELD", "LIMIT", "WAITING"], &rows, width, None).text
+    lay_out_table(&["POOL", "HELD", "LIMIT", "WAITING"], &rows, width, None).into_text()
 }
 
 /// Renders all holders and waiting nodes.
@@ -59,7 +59,7 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
             page.push_gap();
             let heading = [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"];
             let rows: Vec<TableRow> = members.iter().map(member_row).collect();
-            page.push_text(lay_out_table(&heading, &rows, width, None).text);
+            page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
         }
         page.push_gap();
     }

@@ -280,5 +280,5 @@ pub fn render_callers(rows: &[NodeCaller], width: usize) -> String {
         TableRow::from([node.to_string(), row.caller.clone(), verdict.clone(), row.rule.clone()])
     };
     let rows: Vec<TableRow> = rows.iter().map(row).collect();
-    lay_out_table(&["NODE", "CALLER", "VERDICT", "RULE"], &rows, width, None).text
+    lay_out_table(&["NODE", "CALLER", "VERDICT", "RULE"], &rows, width, None).into_text()
 }

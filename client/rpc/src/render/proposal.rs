@@ -1,6 +1,5 @@
 //! Renders a proposal with everything that it will do, for review before approval.
 
-use muster_base::format_utc;
 use muster_ddl::ActionSchema;
 use muster_wire::approval::OpenProposal;
 
@@ -8,6 +7,7 @@ use super::columns::format_columns;
 use super::value::{hang_lines, value_lines};
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, STRONG, WARNING};
+use crate::render::time::format_time_millis;
 
 /// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.
 pub fn render_proposal(
@@ -17,7 +17,7 @@ pub fn render_proposal(
     width: usize,
 ) -> String {
     let (proposal, caller) = (&proposed.proposal, &proposed.caller);
-    let expiry = format_utc(proposal.expires_at / 1000);
+    let expiry = format_time_millis(proposal.expires_at);
     let mut page = TextPage::default();
     page.push_line(format_args!(
         "{STRONG}{}{STRONG:#} proposes to call {STRONG}{} {}{STRONG:#}",

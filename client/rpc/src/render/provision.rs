@@ -30,7 +30,7 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
     let rows: Vec<TableRow> = overview.nodes.iter().map(table_row).collect();
     let mut page = TextPage::default();
     if !rows.is_empty() {
-        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
+        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).into_text());
         page.push_gap();
     }
     let counts: Vec<String> =
@@ -106,7 +106,7 @@ pub fn describe_changes(
 }
 
 fn format_millis(millis: u64) -> String {
-    muster_base::format_utc(millis / 1000)
+    crate::render::time::format_time_millis(millis)
 }
 
 /// The document for programs.

@@ -7,10 +7,15 @@ use muster_request::RegisteredUpdate;
 
 use super::TextPage;
 use super::value::compact_value;
-use crate::commands::table::align_columns;
+use crate::commands::table::{align_columns, format_rows};
 
 /// A table of nodes with the requested facts.
-pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide: bool) -> String {
+pub fn render_node_table(
+    nodes: &[DirectoryNodeRow],
+    fields: &[String],
+    is_wide: bool,
+    width: usize,
+) -> String {
     let wide_heading = ["VERSION", "COLLECTIVES", "CLASSES"].map(str::to_owned);
     let mut heading = ["NODE", "STATE", "SEEN"].map(str::to_owned).to_vec();
     heading.extend(wide_heading.into_iter().filter(|_| is_wide));
@@ -29,7 +34,7 @@ pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide:
     let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
     let problem =
         |node: &DirectoryNodeRow| Some(format!("{}: {}", node.node, node.problem.as_deref()?));
-    render_rows(&rows) + &nodes.iter().filter_map(problem).collect::<TextPage>().into_text()
+    format_rows(&rows, width) + &nodes.iter().filter_map(problem).collect::<TextPage>().into_text()
 }
 
 /// The nodes that a live query has shown.
@@ -101,7 +106,7 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
 }
 
 /// Values and how many nodes have them.
-pub fn render_facets(output: &DirectoryFacetsOutput) -> String {
+pub fn render_facets(output: &DirectoryFacetsOutput, width: usize) -> String {
     let mut rows = vec![["NODES".to_owned(), "VALUE".to_owned()].to_vec()];
     rows.extend(
         output
@@ -115,7 +120,7 @@ pub fn render_facets(output: &DirectoryFacetsOutput) -> String {
     let hidden = output.distinct.saturating_sub(output.values.len());
     let more =
         if hidden > 0 { format!("... and {hidden} further values\n") } else { String::new() };
-    render_rows(&rows) + &more
+    format_rows(&rows, width) + &more
 }
 
 /// The line of `check_mongodb.rb` in `MCollective`.
@@ -142,15 +147,12 @@ fn age_text(seconds: Option<u64>) -> String {
     }
 }
 
-fn render_rows(rows: &[Vec<String>]) -> String {
-    align_columns(rows.iter().map(Vec::as_slice))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::screen::UNLIMITED_WIDTH;
 
     #[test]
     fn registration_check_prints_the_line_of_mcollective() {
@@ -179,7 +181,7 @@ mod tests {
             fields: [("os.name".to_owned(), Value::from("Debian\u{1b}[31m"))].into(),
         };
         let fields = ["os.name".to_owned(), "none".to_owned()];
-        let text = render_node_table(&[node], &fields, true);
+        let text = render_node_table(&[node], &fields, true, UNLIMITED_WIDTH);
         let expected = "NODE  STATE    SEEN  VERSION  COLLECTIVES  CLASSES  os.name         none\n\
                         db1   present  2h    0.1.0    muster       3        Debian\\x1b[31m  -\n";
         assert_eq!(text, expected);

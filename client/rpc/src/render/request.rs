@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use muster_base::{format_duration, format_millis, format_utc};
+use muster_base::{format_duration, format_millis};
 use muster_ddl::{ActionSchema, DisplayOverride};
 use muster_request::{NodeReply, RequestReport, RequestStats, ResultGap};
 use muster_wire::identity::Identity;
@@ -14,11 +14,13 @@ use super::columns::{format_columns, wrap_words};
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::ranges::shorten_to_ranges;
+use super::shown_value::shown_value;
 use super::status::{count_failures, outcome_words};
-use super::value::{compact_value, event_sentences, hang_lines, value_lines};
+use super::value::{compact_value, hang_lines, value_lines};
 use super::{TextPage, node_count_text};
 use crate::commands::table::MAX_COLUMN_WIDTH;
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
+use crate::render::time::format_time_millis;
 
 /// Width of a node's name before its status, in columns.
 const NODE_NAME_WIDTH: usize = 40;
@@ -80,7 +82,7 @@ impl RequestResultView<'_> {
     }
 
     /// Renders one row per reply, with a column for each output that any of them has.
-    pub fn render_table(&self, replies: &[&NodeReply]) -> RenderedTable {
+    pub fn render_table(&self, replies: &[&NodeReply], width: usize) -> RenderedTable {
         let failed = replies.iter().any(|reply| !reply.is_ok());
         let outputs = self.output_columns(replies);
         let mut heading = vec!["SENDER".to_owned()];
@@ -91,12 +93,15 @@ impl RequestResultView<'_> {
             cells.extend(failed.then(|| outcome_text(reply)));
             cells.extend(outputs.iter().map(|name| match reply.data.get(*name) {
                 None | Some(Value::Null) => String::new(),
-                Some(value) => cell_text(&self.shorten_value(value)),
+                Some(value) => {
+                    let output = self.action.find_output(name);
+                    cell_text(&shown_value(output, value, self.verbose))
+                }
             }));
             TableRow { cells, is_bad: !reply.is_ok() }
         });
         let max_lines = (!self.verbose).then_some(MAX_CELL_LINES);
-        lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, max_lines)
+        lay_out_table(&heading, &rows.collect::<Vec<_>>(), width, max_lines)
     }
 
     /// The outputs of the replies: declared ones first, in the DDL's order.
@@ -133,13 +138,16 @@ impl RequestResultView<'_> {
     /// Renders the outputs, titles aligned at their colons: declared ones first, in the DDL's order.
     fn render_outputs(&self, reply: &NodeReply) -> String {
         let declared = self.action.outputs().iter();
-        let declared =
-            declared.filter_map(|output| Some((&output.display_as, reply.data.get(&output.name)?)));
+        let declared = declared.filter_map(|output| {
+            Some((&output.display_as, Some(output), reply.data.get(&output.name)?))
+        });
         let others = reply.data.iter().filter(|(name, _)| self.action.find_output(name).is_none());
         let rows = declared
-            .chain(others)
-            .filter(|(_, value)| self.verbose || !is_empty_list(value))
-            .map(|(title, value)| (self.output_title(title), self.shorten_value(value)));
+            .chain(others.map(|(name, value)| (name, None, value)))
+            .filter(|(_, _, value)| self.verbose || !is_empty_list(value))
+            .map(|(title, output, value)| {
+                (self.output_title(title), shown_value(output, value, self.verbose))
+            });
         align_rows(&rows.collect::<Vec<_>>(), self.width)
     }
 
@@ -149,14 +157,6 @@ impl RequestResultView<'_> {
             return WOULD_CHANGE_TITLE;
         }
         title
-    }
-
-    /// Replaces a list of events by their sentences, unless verbose.
-    fn shorten_value<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
-        match event_sentences(value).filter(|_| !self.verbose) {
-            Some(sentences) => Cow::Owned(sentences),
-            None => Cow::Borrowed(value),
-        }
     }
 
     /// Renders everything after the replies.
@@ -209,7 +209,7 @@ fn render_request_stats(stats: &RequestStats) -> String {
             "Invalid Responses",
             if rejected.is_empty() { "0".to_owned() } else { rejected.join(", ") },
         ),
-        ("Start Time", format_utc(stats.started / 1000)),
+        ("Start Time", format_time_millis(stats.started)),
         ("Discovery Time", format_duration(stats.discovering)),
         ("Publish Time", format_duration(stats.publishing)),
         ("Agent Time", format_duration(stats.waiting)),

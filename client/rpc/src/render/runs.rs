@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_base::{duration_millis, format_duration, format_rfc3339, format_utc};
+use muster_base::{duration_millis, format_duration, format_rfc3339};
 use muster_client::runs::{ConcurrencyStats, RunOutcome};
 use muster_request::{EndedRun, PuppetRunsReport, RunLogLine};
 use muster_wire::Millis;
@@ -12,13 +12,14 @@ use serde_json::{Map, Value};
 
 use super::{TextPage, count_text, list_first_nodes, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
+use crate::render::time::format_time_millis;
 
 /// Maximum node names beside a count.
 const MAX_NAMED_NODES: usize = 4;
 
 /// A log line, prefixed with its time.
 pub fn format_log_line(now: Millis, text: &str) -> String {
-    format!("{} {text}", format_utc(now / 1000))
+    format!("{} {text}", format_time_millis(now))
 }
 
 /// Describes an event in the wording of `mco puppet runall`.

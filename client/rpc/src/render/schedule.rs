@@ -1,6 +1,6 @@
 //! Renders schedules: a list, one schedule, its history, and the question before one is added. Texts of the service are escaped.
 
-use muster_base::{format_millis, format_utc};
+use muster_base::format_millis;
 use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleEntry, ScheduleHistoryOutput, ScheduleListOutput,
     ScheduleOverdueRow, ScheduleRow, ScheduleShowOutput, ScheduleStartRow,
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::grid::{TableRow, lay_out_table};
 use super::{TextPage, count_text, node_count_text};
+use crate::render::time::format_time_millis;
 
 /// Most nodes in each list of `rpc schedule show`.
 const MAX_LISTED_NODES: usize = 10;
@@ -35,12 +36,12 @@ pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
         let heading =
             ["NAME", "STATE", "WHAT", "WHEN", "NODES", "RUNNING", "MISSED", "OVERDUE", "NEXT"];
         let rows: Vec<TableRow> = list.schedules.iter().map(list_row).collect();
-        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
+        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).into_text());
         page.push_gap();
     }
     if let Some(pause) = &list.paused {
         let by = &pause.by;
-        let at = format_utc(pause.at / 1000);
+        let at = format_time_millis(pause.at);
         let reason = pause.reason.as_deref();
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         page.push_line(format_args!("all schedules are paused by {by} since {at}{reason}"));
@@ -69,7 +70,7 @@ fn list_row(row: &ScheduleRow) -> TableRow {
 }
 
 fn optional_time(millis: Option<Millis>) -> String {
-    millis.map_or_else(|| "-".to_owned(), |millis| format_utc(millis / 1000))
+    millis.map_or_else(|| "-".to_owned(), format_time_millis)
 }
 
 /// Renders one schedule with its next starts and its problems.
@@ -96,7 +97,7 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     let outcomes_text =
         if outcomes.is_empty() { "none yet".to_owned() } else { outcomes.join(", ") };
     line("Outcomes", &outcomes_text);
-    line("Ends", &format_utc(row.ends / 1000));
+    line("Ends", &format_time_millis(row.ends));
     if shown.peak > 0 {
         line("Peak", &peak_text(shown));
     }
@@ -169,23 +170,23 @@ fn push_nodes<T>(
     page.push_gap();
     page.push_line(format_args!("{title}:"));
     let rows: Vec<TableRow> = nodes.iter().take(MAX_LISTED_NODES).map(row).collect();
-    page.push_text(lay_out_table(heading, &rows, width, Some(2)).text);
+    page.push_text(lay_out_table(heading, &rows, width, Some(2)).into_text());
     if nodes.len() > MAX_LISTED_NODES {
         page.push_line(format_args!("and {} more", nodes.len() - MAX_LISTED_NODES));
     }
 }
 
 fn start_row(start: &ScheduleStartRow) -> TableRow {
-    TableRow::from([start.node.clone(), format_utc(start.at / 1000)])
+    TableRow::from([start.node.clone(), format_time_millis(start.at)])
 }
 
 fn overdue_row(row: &ScheduleOverdueRow) -> TableRow {
-    let last = row.last.map_or_else(|| "never".to_owned(), |last| format_utc(last / 1000));
+    let last = row.last.map_or_else(|| "never".to_owned(), format_time_millis);
     TableRow::from([row.node.clone(), last])
 }
 
 fn missed_row(entry: &ScheduleEntry) -> TableRow {
-    TableRow::from([entry.node.clone(), format_utc(entry.slot / 1000), entry.reason.clone()])
+    TableRow::from([entry.node.clone(), format_time_millis(entry.slot), entry.reason.clone()])
 }
 
 /// Renders one line per turn of a node.
@@ -199,7 +200,7 @@ pub fn render_schedule_history(history: &ScheduleHistoryOutput, width: usize) ->
             took => format_millis(took),
         };
         let cells = [
-            format_utc(entry.at / 1000),
+            format_time_millis(entry.at),
             entry.node.clone(),
             entry.outcome.clone(),
             took,
@@ -210,7 +211,7 @@ pub fn render_schedule_history(history: &ScheduleHistoryOutput, width: usize) ->
     };
     let rows: Vec<TableRow> = history.entries.iter().map(row).collect();
     let heading = ["TIME", "NODE", "OUTCOME", "TOOK", "REASON"];
-    lay_out_table(&heading, &rows, width, None).text
+    lay_out_table(&heading, &rows, width, None).into_text()
 }
 
 /// What the author confirms.
@@ -221,7 +222,7 @@ pub fn render_schedule_question(
     ends: Millis,
 ) -> String {
     let ScheduleSpec { agent, action, filter, .. } = schedule.spec();
-    let (when, ends) = (schedule.describe_timing(), format_utc(ends / 1000));
+    let (when, ends) = (schedule.describe_timing(), format_time_millis(ends));
     let (nodes, filter) = (node_count_text(nodes), filter.explain());
     format!(
         "Schedule {name}: {agent} {action} {when}, until {ends}.\n{nodes} match now: {filter}.\n"
@@ -237,13 +238,13 @@ pub fn render_added_schedule(added: &ScheduleAddOutput, wanted_end: Millis) -> S
         None => "the service does not know the nodes yet".to_owned(),
     };
     page.push_line(format_args!("{verb} {}: {nodes}", added.name));
-    let ends = format_utc(added.ends / 1000);
+    let ends = format_time_millis(added.ends);
     if added.ends < wanted_end {
         page.push_line(format_args!("ends {ends}, with your credentials"));
     } else {
         page.push_line(format_args!("ends {ends}"));
     }
-    let starts: Vec<String> = added.next.iter().map(|at| format_utc(at / 1000)).collect();
+    let starts: Vec<String> = added.next.iter().map(|at| format_time_millis(*at)).collect();
     if !starts.is_empty() {
         page.push_line(format_args!("first starts: {}", starts.join(", ")));
     }

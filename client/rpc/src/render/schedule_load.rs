@@ -1,12 +1,12 @@
 //! Renders the expected load of a schedule as a plot, and a simulated day.
 
-use muster_base::format_utc;
 use muster_contract::schedule::{ScheduleLoadRow, ScheduleStartRow};
 use muster_schedule::{LoadBin, ScheduleSimulation, SeatList, load_curve};
 use muster_wire::Millis;
 use serde::Serialize;
 
 use super::{TextPage, count_text};
+use crate::render::time::format_time_millis;
 use crate::screen::Screen;
 
 /// Height of the plot in lines.
@@ -76,7 +76,7 @@ pub fn render_simulation(document: &SimulationDocument, screen: Screen) -> Strin
     let mut page = TextPage::default();
     let starts = count_text(*total, "start", "starts");
     let nodes = count_text(*nodes, "node", "nodes");
-    let until = format_utc(document.until / 1000);
+    let until = format_time_millis(document.until);
     page.push_line(format_args!("{starts} on {nodes} until {until}, at most {peak} at once"));
     if *missed > 0 {
         let turns = count_text(*missed, "turn", "turns");
@@ -88,7 +88,7 @@ pub fn render_simulation(document: &SimulationDocument, screen: Screen) -> Strin
     }
     page.push_gap();
     for start in document.starts.iter().take(MAX_LISTED_STARTS) {
-        page.push_line(format_args!("{}  {}", format_utc(start.at / 1000), start.node));
+        page.push_line(format_args!("{}  {}", format_time_millis(start.at), start.node));
     }
     if *total > MAX_LISTED_STARTS {
         page.push_line(format_args!("and {} more", total - MAX_LISTED_STARTS));
@@ -125,7 +125,7 @@ pub fn render_load(load: &[ScheduleLoadRow], screen: Screen) -> String {
     // Each row is the begin of a part, and all parts are equally long.
     let part = load.get(1).map_or(0, |second| second.at.saturating_sub(first.at));
     let end = last.at.saturating_add(part);
-    let (begin, end) = (format_utc(first.at / 1000), format_utc(end / 1000));
+    let (begin, end) = (format_time_millis(first.at), format_time_millis(end));
     page.push_line(format_args!("{:LABEL_WIDTH$}  from {begin} to {end}", ""));
     page.into_text()
 }

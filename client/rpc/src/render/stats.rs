@@ -87,7 +87,7 @@ pub fn render_counts_table(
         rows.push(row("all", sum));
     }
     let mut page = TextPage::default();
-    page.push_text(lay_out_table(&heading, &rows, width, None).text);
+    page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
     page.push_gap();
     page.push_text(balance_line(report));
     page.into_text()

@@ -1,11 +1,11 @@
 //! Renders who the caller is, and the list of contexts.
 
-use muster_base::format_utc;
 use muster_request::{CallerSummary, RpcSettings};
 use serde::Serialize;
 
 use super::TextPage;
 use crate::printer::{BAD, STRONG};
+use crate::render::time::format_time;
 
 /// What `rpc whoami` and `rpc context show` print. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -176,5 +176,5 @@ impl ContextListDocument {
 }
 
 fn expiry_text(expires: Option<u64>) -> String {
-    expires.map_or_else(|| "never".to_owned(), format_utc)
+    expires.map_or_else(|| "never".to_owned(), format_time)
 }

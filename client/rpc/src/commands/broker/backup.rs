@@ -3,7 +3,7 @@
 use std::io;
 use std::io::IsTerminal as _;
 
-use muster_base::{format_duration, format_utc, unix_millis_now};
+use muster_base::{format_duration, unix_millis_now};
 use muster_organisation::{MissingStores, StoreBackup};
 
 use crate::cli::broker::{BrokerBackupArgs, BrokerRestoreArgs};
@@ -12,6 +12,7 @@ use crate::commands::form::confirm_on_terminal;
 use crate::commands::org::push::print_store_changes;
 use crate::printer::GOOD;
 use crate::render::count_text;
+use crate::render::time::format_time;
 
 /// Writes the file.
 pub async fn back_up(args: &BrokerBackupArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -31,7 +32,7 @@ pub async fn restore(args: &BrokerRestoreArgs, cx: CommandContext<'_>) -> Comman
     let question = format!(
         "Restore {} of {} ({} old)? Keys that were written or removed since stay. [y/N]",
         describe_keys(&backup),
-        format_utc(backup.time() / 1000),
+        format_time(backup.time() / 1000),
         format_duration(std::time::Duration::from_millis(age)),
     );
     if !args.yes

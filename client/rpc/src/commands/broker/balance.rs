@@ -35,9 +35,17 @@ pub async fn run(args: &BrokerBalanceArgs, cx: CommandContext<'_>) -> CommandRes
     let servers: Vec<_> = report.servers.iter().map(load_cells).collect();
     if args.dry_run {
         let counts: Vec<_> = servers.into_iter().map(|[name, before, _]| [name, before]).collect();
-        cx.printer.print_text(format_table(["SERVER", "CONNECTIONS"], &counts))?;
+        cx.printer.print_text(format_table(
+            ["SERVER", "CONNECTIONS"],
+            &counts,
+            cx.table_width(),
+        ))?;
     } else {
-        cx.printer.print_text(format_table(["SERVER", "BEFORE", "AFTER"], &servers))?;
+        cx.printer.print_text(format_table(
+            ["SERVER", "BEFORE", "AFTER"],
+            &servers,
+            cx.table_width(),
+        ))?;
     }
     if !report.is_balanced {
         let problem = if args.dry_run {

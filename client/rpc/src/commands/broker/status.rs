@@ -30,7 +30,7 @@ pub async fn run(args: &BrokerStatusArgs, cx: CommandContext<'_>) -> CommandResu
         cx.printer.print_json(&BrokerStatusDocument { schema, organisation, status })?;
         return Ok(verdict);
     }
-    cx.printer.print_text(render_status(&status))?;
+    cx.printer.print_text(render_status(&status, cx.table_width()))?;
     print_problems(&status, cx.printer);
     Ok(verdict)
 }
@@ -42,21 +42,21 @@ fn print_problems(status: &BrokerStatus, printer: &OutputPrinter) {
 }
 
 /// Renders a table for each kind of thing of which there are any. Names are those that servers report of themselves.
-fn render_status(status: &BrokerStatus) -> String {
+fn render_status(status: &BrokerStatus, width: usize) -> String {
     let heading =
         ["SERVER", "STATE", "VERSION", "UPTIME", "CLIENTS", "ROUTES", "LEAFS", "SLOW", "CLUSTER"];
     let servers: Vec<_> = status.servers.iter().map(server_cells).collect();
-    let mut text = format_table(heading, &servers);
+    let mut text = format_table(heading, &servers, width);
     if !status.leafs.is_empty() {
         let leafs: Vec<_> = status.leafs.iter().map(leaf_cells).collect();
         text.push('\n');
-        text.push_str(&format_table(["LEAF", "SERVER", "ADDRESS", "ROUND TRIP"], &leafs));
+        text.push_str(&format_table(["LEAF", "SERVER", "ADDRESS", "ROUND TRIP"], &leafs, width));
     }
     if !status.streams.is_empty() {
         let streams: Vec<_> = status.streams.iter().map(stream_cells).collect();
         let heading = ["STREAM", "REPLICAS", "LEADER", "MESSAGES", "BYTES", "COPIES"];
         text.push('\n');
-        text.push_str(&format_table(heading, &streams));
+        text.push_str(&format_table(heading, &streams, width));
     }
     text
 }

@@ -17,7 +17,7 @@ pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult 
     let content = CollectivesDocument { collectives: &members.0 };
     let document = ReportDocument::new("muster.collectives.v1", content, report);
     result.print_answered(&document, || match &args.map {
-        None => Ok(cx.printer.print_text(members.render_table())?),
+        None => Ok(cx.printer.print_text(members.render_table(cx.table_width()))?),
         Some(path) if path.as_os_str() == "-" => Ok(cx.printer.print_text(members.render_dot())?),
         Some(path) => {
             Ok(std::fs::write(path, members.render_dot())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_base::{format_utc, unix_millis_now};
+use muster_base::unix_millis_now;
 use muster_bundle::PLUGIN_SIGN_TAG;
 use muster_organisation::{
     CredentialSpec, IssuedCredentials, OrganisationError, PrincipalKind, bundle,
@@ -18,6 +18,7 @@ use crate::cli::lifetime::CredentialExpiry;
 use crate::cli::org::{AddLeafArgs, CredentialArgs, OrgAddCommand};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::{GOOD, OutputPrinter};
+use crate::render::time::format_time;
 
 /// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
@@ -134,7 +135,7 @@ pub fn print_issued(issued: &IssuedCredentials, printer: &OutputPrinter) {
     let record = &issued.record;
     let expiry = record
         .expires
-        .map_or_else(|| "never expires".to_owned(), |at| format!("expires {}", format_utc(at)));
+        .map_or_else(|| "never expires".to_owned(), |at| format!("expires {}", format_time(at)));
     let (kind, name) = (record.kind, &record.name);
     printer.print_message(format_args!(
         "{GOOD}issued{GOOD:#} credentials for {kind} {name} ({expiry})"

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
-use muster_base::{error_chain, format_utc, unix_millis_now};
+use muster_base::{error_chain, unix_millis_now};
 use muster_organisation::{
     AccountRealm, AdoptedToken, BrokerTokens, Organisation, OrganisationLock, restore_backup,
 };
@@ -15,6 +15,7 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::error::Error;
 use crate::printer::{GOOD, OutputPrinter, WARNING};
 use crate::render::count_text;
+use crate::render::time::format_time;
 use crate::terminal::{PromptError, prompt_secret};
 
 /// Largest file of a passphrase, and largest account token, in bytes.
@@ -46,7 +47,7 @@ pub async fn restore(args: &OrgRestoreArgs, cx: CommandContext<'_>) -> CommandRe
     printer.print_message(format_args!(
         "{GOOD}restored{GOOD:#} the organisation {} of {} ({}) in {}",
         organisation.profile().name,
-        format_utc(summary.time),
+        format_time(summary.time),
         count_text(summary.files, "file", "files"),
         organisation.layout().directory().display(),
     ));
@@ -111,7 +112,7 @@ fn print_adopted(token: &AdoptedToken, printer: &OutputPrinter) {
     let account = account_name(token.realm);
     printer.print_message(format_args!(
         "{GOOD}took over{GOOD:#} the account token of the {account}, signed at {}, with {} and {} that the backup lacks",
-        format_utc(token.issued_at),
+        format_time(token.issued_at),
         count_text(token.revocations, "revocation", "revocations"),
         count_text(token.signing_keys, "signing key", "signing keys"),
     ));

@@ -2,7 +2,7 @@
 //!
 //! They have a key of their own, so that revoking a grant early does not revoke the user's permanent credentials.
 
-use muster_base::{format_utc, unix_millis_now};
+use muster_base::unix_millis_now;
 use muster_organisation::{
     CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
     PrincipalKind,
@@ -15,6 +15,7 @@ use super::add;
 use crate::cli::org;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::GOOD;
+use crate::render::time::format_time;
 
 /// Runs the command. Prints the path of the credentials as data.
 pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -45,7 +46,7 @@ pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
     };
     let issued = organisation.issue_credentials(&lock, &spec, now)?;
     let tags: Vec<String> = args.agents.iter().map(CallerGrant::to_tag).collect();
-    let (tags, until, name) = (tags.join(" "), format_utc(until), &args.name);
+    let (tags, until, name) = (tags.join(" "), format_time(until), &args.name);
     printer.print_message(format_args!("{GOOD}granted{GOOD:#} {tags} to {name}, until {until}"));
     printer.print_line(issued.path.display())?;
     let (path, key) = (issued.path.display(), issued.record.key);

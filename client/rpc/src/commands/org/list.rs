@@ -1,6 +1,6 @@
 //! `rpc org list`: lists all issued credentials by kind and name.
 
-use muster_base::{format_utc, unix_millis_now};
+use muster_base::unix_millis_now;
 use muster_organisation::{AccountTrusts, CredentialRecord, CredentialState, PrincipalKind};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::org::OrgListArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::table::format_table;
+use crate::render::time::format_time;
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]
@@ -50,17 +51,17 @@ impl CredentialRow {
             self.kind.to_string(),
             self.name.clone(),
             self.state.to_string(),
-            format_time(Some(self.issued_at)),
-            format_time(self.expires),
-            format_time(self.revoked_at),
+            format_optional_time(Some(self.issued_at)),
+            format_optional_time(self.expires),
+            format_optional_time(self.revoked_at),
             self.key.to_string(),
         ]
     }
 }
 
 /// A time, or `-`.
-pub(super) fn format_time(at: Option<Seconds>) -> String {
-    at.map_or_else(|| "-".to_owned(), format_utc)
+pub(super) fn format_optional_time(at: Option<Seconds>) -> String {
+    at.map_or_else(|| "-".to_owned(), format_time)
 }
 
 /// Runs the command.
@@ -85,6 +86,6 @@ pub fn run(args: &OrgListArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     let heading = ["KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY"];
     let cells: Vec<_> = parties.iter().map(CredentialRow::table_cells).collect();
-    printer.print_text(format_table(heading, &cells))?;
+    printer.print_text(format_table(heading, &cells, cx.table_width()))?;
     Ok(CommandExitCode::Passed)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::io::IsTerminal as _;
 
-use muster_base::{count_text, format_utc, unix_millis_now};
+use muster_base::{count_text, unix_millis_now};
 use muster_organisation::{AccountRealm, NameRegister, Organisation, PrincipalKind, PushError};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
@@ -17,6 +17,7 @@ use crate::cli::org::OrgRevokeArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form::confirm_on_terminal;
 use crate::printer::{GOOD, OutputPrinter};
+use crate::render::time::format_time;
 
 /// Most principals that are listed individually.
 const MAX_LISTED: usize = 20;
@@ -200,7 +201,7 @@ fn confirm_revocation(selected: &[RevokedKey], has_list: bool, printer: &OutputP
     }
     for candidate in selected.iter().take(MAX_LISTED) {
         if let Some((kind, name)) = &candidate.principal {
-            let issued = format_utc(candidate.issued_at);
+            let issued = format_time(candidate.issued_at);
             printer.print_question(format_args!(
                 "{kind} {name} (key {}, issued {issued})",
                 candidate.key

@@ -1,6 +1,6 @@
 //! `rpc org show`: shows the organisation's account, or the token of one principal with its resolved permissions.
 
-use muster_base::{format_utc, unix_millis_now};
+use muster_base::unix_millis_now;
 use muster_organisation::{
     AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile,
     RecordIndex,
@@ -13,10 +13,11 @@ use muster_wire::token::permission::expand_scope_line;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use super::list::{CredentialRow, format_time};
+use super::list::{CredentialRow, format_optional_time};
 use crate::cli::org::OrgShowArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::printer::{OutputPrinter, PrintError, STRONG};
+use crate::render::time::format_time;
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -167,7 +168,7 @@ fn print_organisation(
         ("account", profile.account.to_string()),
         ("system", profile.system_account.to_string()),
         ("newcomers", newcomers.unwrap_or_else(|| "-".to_owned())),
-        ("issued", format_utc(document.account_issued_at)),
+        ("issued", format_time(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
         ("collectives", collectives.join(", ")),
         ("broker", profile.broker.urls.join(", ")),
@@ -187,9 +188,9 @@ fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Res
     let rows = [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),
-        ("issued", format_time(Some(row.issued_at))),
-        ("expires", format_time(row.expires)),
-        ("revoked", format_time(row.revoked_at)),
+        ("issued", format_optional_time(Some(row.issued_at))),
+        ("expires", format_optional_time(row.expires)),
+        ("revoked", format_optional_time(row.revoked_at)),
         ("issuer", document.issuer.to_string()),
         ("tags", document.tags.join(", ")),
     ];

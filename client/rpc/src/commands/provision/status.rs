@@ -34,7 +34,7 @@ pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandRe
         let document = ProvisioningDocument { schema: "muster.provision.v1", overview: &overview };
         cx.print_json(&document, json)?;
     } else {
-        let width = cx.width();
+        let width = cx.table_width();
         cx.printer.print_text(render_overview_table(&overview, width))?;
         if args.node.is_some() {
             cx.printer.print_text(render_history(&overview))?;
@@ -59,7 +59,7 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
             Err(exit) => return Ok(exit),
         };
         if screen.is_terminal {
-            let text = render_overview_table(&overview, screen.width);
+            let text = render_overview_table(&overview, screen.table_width);
             cx.printer.print_redrawn(drawn_lines, &text)?;
             drawn_lines = text.lines().count();
         } else {

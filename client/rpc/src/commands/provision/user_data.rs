@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use muster_base::{format_utc, unix_millis_now};
+use muster_base::unix_millis_now;
 use muster_organisation::cloud_init::{
     CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
 };
@@ -18,6 +18,7 @@ use toml::{Table, Value};
 use crate::cli::provision::{ConfigSetting, UserDataArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::OutputPrinter;
+use crate::render::time::format_time;
 
 /// Largest credentials file in bytes.
 const MAX_CREDS_BYTES: u64 = 64 * 1024;
@@ -77,7 +78,7 @@ fn check_token(
     let names: Vec<&str> = grant.names.iter().map(NamePattern::as_str).collect();
     let expiry = match creds.claims().exp {
         0 => "never expires".to_owned(),
-        at => format!("expires {}", format_utc(at)),
+        at => format!("expires {}", format_time(at)),
     };
     printer.print_message(format_args!("admits machines named {} ({expiry})", names.join(", ")));
     Ok(())

@@ -20,7 +20,7 @@ pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResu
         "muster.puppet.status.v1",
         PuppetStatusDocument { nodes: &states },
         cx,
-        || render_status_table(&states, &result.report, cx.width()),
+        || render_status_table(&states, &result.report, cx.table_width()),
     )
 }
 

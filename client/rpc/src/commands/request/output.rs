@@ -287,7 +287,7 @@ impl<'a> RequestOutput<'a> {
             return Ok(());
         }
         replies.sort_by(|a, b| a.node.cmp(&b.node));
-        let grid = self.view.render_table(&replies);
+        let grid = self.view.render_table(&replies, self.cx.table_width());
         self.cx.printer.print_text(format_args!("{}\n", grid.text))?;
         if !grid.left_out.is_empty() {
             let names = grid.left_out.join(", ");
@@ -370,7 +370,7 @@ pub async fn run_with_form(
     command: impl AsyncFnOnce(&RequestOutputForm) -> CommandResult,
 ) -> CommandResult {
     let mut flags = flags.clone();
-    if flags.apply_output() {
+    if flags.apply_output().map_err(OutputFormError::TwoForms)? {
         cx.printer.print_warning(
             "`-o FILE` is deprecated, because -o is the form of the output; use `--output-file FILE`",
         );

@@ -24,7 +24,7 @@ use crate::render::schedule::{ScheduleDocument, render_added_schedule, render_sc
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleSignError {
     /// The end is in the past.
-    #[error("`--until` is in the past: {}", muster_base::format_utc(*.0 / 1000))]
+    #[error("`--until` is in the past: {}", crate::render::time::format_time_millis(*.0))]
     Past(Millis),
     /// The end is too far away.
     #[error(
@@ -56,7 +56,8 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
     let schedule = build_schedule(&args.words, &args.spec, &schemas, cx).await?;
-    let expires_at = check_end(args.until.millis(unix_millis_now()), unix_millis_now())?;
+    let now = unix_millis_now();
+    let expires_at = check_end(args.spec.until.unwrap_or_default().millis(now), now)?;
     check_filter(&schedule, &settings)?;
     let fleet = FleetConnection::connect(&settings, &schedule.target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
@@ -80,7 +81,7 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     Ok(CommandExitCode::Passed)
 }
 
-fn check_end(expires_at: Millis, now: Millis) -> Result<Millis, ScheduleSignError> {
+pub(super) fn check_end(expires_at: Millis, now: Millis) -> Result<Millis, ScheduleSignError> {
     if expires_at <= now {
         return Err(ScheduleSignError::Past(expires_at));
     }

@@ -158,7 +158,7 @@ pub fn render_status_table(
     };
     let rows: Vec<TableRow> = states.iter().map(row).collect();
     let mut page = TextPage::default();
-    page.push_text(lay_out_table(&heading, &rows, width, None).text);
+    page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
     page.push_gap();
     page.push_text(balance_line(report));
     page.into_text()

@@ -168,8 +168,8 @@ fn table_has_a_column_per_output_and_fits_the_width() {
     let report = users();
     let replies: Vec<&NodeReply> = report.replies.iter().collect();
     let (narrow, wide) = (
-        with_view(WIDTH, false, |view| view.render_table(&replies)),
-        with_view(160, false, |view| view.render_table(&replies)),
+        with_view(WIDTH, false, |view| view.render_table(&replies, WIDTH)),
+        with_view(160, false, |view| view.render_table(&replies, 160)),
     );
     let text = plain(&narrow.text);
     assert!(is_within_width(&text), "{text}");
