@@ -44,7 +44,7 @@ async fn people_add_look_at_pause_and_remove_schedules() {
 
     let path = format!("path={}", node.daemon.home().path("touched").display());
     let what = ["filemgr", "touch", path.as_str(), "-F", "role=web"];
-    let times = ["--every", "1h", "--limit", "3", "--until", "30d"];
+    let times = ["--every", "1h", "--concurrency", "3", "--until", "30d"];
     // Before anything is added, without a name: what would start.
     let simulated = [&["schedule", "simulate"], &what[..], &times[..4]].concat();
     let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &simulated).await;
@@ -58,6 +58,18 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     let add = [&["schedule", "add", "touch", "--yes"], &what[..], &times[..]].concat();
     let added = read_document(&rpc, "muster.schedule.added.v1", &add).await;
     assert_eq!((&added["name"], &added["replaced"]), (&"touch".into(), &false.into()));
+    // The same line with the other word; a schedule that ends in half an hour starts once at most.
+    let mut line = add.clone();
+    line[1] = "simulate";
+    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &line).await;
+    assert_eq!(simulation["total"], 24);
+    let short = [&line[..line.len() - 1], &["30m", "--replace"]].concat();
+    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &short).await;
+    assert!(simulation["total"].as_u64().unwrap() <= 1, "{simulation:#}");
+    // The earlier spelling of --concurrency, for one release.
+    let earlier =
+        [&["schedule", "simulate"], &what[..], &["--every", "1h", "--limit", "3"]].concat();
+    read_document(&rpc, "muster.schedule.simulation.v1", &earlier).await;
     let twice = rpc.run(&add).await;
     assert_eq!(twice.status.code(), Some(2), "a name is used once: {}", describe_output(&twice));
     let replaced = text_of(&rpc.run(&[&add[..], &["--replace"]].concat()).await);

@@ -67,17 +67,18 @@ NAME --load` prints the peak before and after.")]
     /// Show the starts of the next day, without requesting anything
     #[command(
         override_usage = "rpc schedule simulate NAME [OPTIONS]
-       rpc schedule simulate AGENT [ACTION] [KEY=VALUE]... [OPTIONS]",
+       rpc schedule simulate [NAME] AGENT [ACTION] [KEY=VALUE]... [OPTIONS]",
         after_help = "Examples:
   rpc schedule simulate puppet                          a schedule that exists
   rpc schedule simulate puppet runonce --every 30m -C apache
-  rpc schedule simulate puppet runonce --cron '0 3 * * *' --limit 10 --takes 4m"
+  rpc schedule simulate puppet runonce --cron '0 3 * * *' --concurrency 10
+  rpc schedule simulate patch puppet runonce --every 1d    a line of `add`"
     )]
     Simulate(Box<ScheduleSimulateArgs>),
 }
 
 const ADD_HELP: &str = "Examples:
-  rpc schedule add puppet puppet runonce --every 30m --limit 20
+  rpc schedule add puppet puppet runonce --every 30m --concurrency 20
   rpc schedule add nightly package refresh --cron '0 3 * * *' \\
       --tz Europe/Berlin --spread 1h -C apache
   rpc schedule add patch puppet runonce --every 1d \\
@@ -100,9 +101,6 @@ pub struct ScheduleAddArgs {
     /// Agent, action [default: the agent's default action], and its inputs
     #[arg(value_name = "AGENT [ACTION] KEY=VALUE", required = true, num_args = 1..)]
     pub words: Vec<String>,
-    /// When it ends: a date or a duration [default: 1y]
-    #[arg(long, value_name = "TIME", value_parser = ScheduleEnd::parse, default_value = "1y", hide_default_value = true, help_heading = TIMING_HEADING)]
-    pub until: ScheduleEnd,
     /// Replace a schedule of the same name
     #[arg(long)]
     pub replace: bool,
@@ -120,9 +118,15 @@ pub struct ScheduleAddArgs {
 /// `rpc schedule simulate`.
 #[derive(Debug, Args)]
 pub struct ScheduleSimulateArgs {
-    /// Name of a schedule; or agent, action, and its inputs
+    /// Name of a schedule; or agent, action, and its inputs, also after a name as in `add`
     #[arg(value_name = "NAME | AGENT [ACTION] KEY=VALUE", required = true, num_args = 1..)]
     pub words: Vec<String>,
+    /// Option of `add`, without effect here.
+    #[arg(long, hide = true)]
+    pub replace: bool,
+    /// Option of `add`, without effect here.
+    #[arg(short, long, hide = true)]
+    pub yes: bool,
     /// Expected time of a run [default: as measured, or 1m]
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     pub takes: Option<Duration>,
@@ -147,6 +151,9 @@ pub struct ScheduleSpecArgs {
     /// Time zone of --cron, --window, and --every from 1d on [default: UTC]
     #[arg(long = "tz", value_name = "ZONE", help_heading = TIMING_HEADING)]
     pub time_zone: Option<String>,
+    /// When it ends: a date or a duration [default: 1y]
+    #[arg(long, value_name = "TIME", value_parser = ScheduleEnd::parse, help_heading = TIMING_HEADING)]
+    pub until: Option<ScheduleEnd>,
     /// Spread the starts of --cron over this time
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime, requires = "cron", help_heading = TIMING_HEADING)]
     pub spread: Option<Duration>,
@@ -163,8 +170,8 @@ pub struct ScheduleSpecArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime, help_heading = ORDER_HEADING)]
     pub skip_if_ran_within: Option<Duration>,
     /// Most nodes that run at once
-    #[arg(long, value_name = "NUMBER", help_heading = ORDER_HEADING)]
-    pub limit: Option<NonZeroU32>,
+    #[arg(long, alias = "limit", value_name = "NUMBER", help_heading = ORDER_HEADING)]
+    pub concurrency: Option<NonZeroU32>,
     /// Permit pool of Puppet runs
     #[arg(long, value_name = "NAME", help_heading = ORDER_HEADING)]
     pub pool: Option<SubjectName>,
@@ -255,6 +262,12 @@ pub enum ScheduleEnd {
     At(Millis),
     /// After this time.
     After(Duration),
+}
+
+impl Default for ScheduleEnd {
+    fn default() -> Self {
+        Self::After(Duration::from_hours(365 * 24))
+    }
 }
 
 impl ScheduleEnd {

@@ -102,7 +102,7 @@ pub(super) async fn schedule_spreads_runs_yields_and_catches_up(
             "force=true",
             "--every",
             &interval,
-            "--limit",
+            "--concurrency",
             "4",
             "--replace",
             "--yes",

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use muster_base::{duration_millis, unix_millis_now};
 use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShowInput, ScheduleShowOutput};
-use muster_request::{FleetConnection, TargetSelection};
+use muster_request::{AgentSchemas, FleetConnection, TargetSelection};
 use muster_schedule::{
     CompiledSchedule, ScheduleSeat, SeatList, SimulationInput, simulate_schedule,
 };
+use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 
-use super::add::read_spec;
+use super::add::{check_end, read_spec};
 use super::connect;
 use super::spec::{NewSchedule, build_schedule};
 use crate::cli::schedule::ScheduleSimulateArgs;
@@ -37,6 +38,8 @@ struct KnownSchedule {
 /// Runs the command.
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
+    let now = unix_millis_now();
+    let end = args.spec.until.map(|until| check_end(until.millis(now), now)).transpose()?;
     let KnownSchedule { schedule, target, mut seats, expected } = read_schedule(&args, cx).await?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
@@ -46,12 +49,12 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
         return Ok(CommandExitCode::Local);
     }
     let now = unix_millis_now();
+    let until = now.saturating_add(SIMULATED_MILLIS).min(end.unwrap_or(Millis::MAX));
     seats.assign(&nodes, now, 0);
     let duration = |node: &Identity| match args.takes {
         Some(takes) => duration_millis(takes),
         None => expected.get(node).copied().unwrap_or(DEFAULT_RUN_MILLIS),
     };
-    let until = now.saturating_add(SIMULATED_MILLIS);
     let input = SimulationInput {
         schedule: &schedule,
         seats: &seats,
@@ -77,9 +80,19 @@ async fn read_schedule(
     }
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
+    let words = without_name(&args.words, &schemas);
     let NewSchedule { compiled: schedule, target, .. } =
-        build_schedule(&args.words, spec, &schemas, cx).await?;
+        build_schedule(words, spec, &schemas, cx).await?;
     Ok(KnownSchedule { schedule, target, seats: SeatList::default(), expected: BTreeMap::new() })
+}
+
+/// The words after the name of a new schedule, which a line of `rpc schedule add` has before the agent.
+fn without_name<'a>(words: &'a [String], schemas: &AgentSchemas) -> &'a [String] {
+    let [first, rest @ ..] = words else { return words };
+    let [second, ..] = rest else { return words };
+    let agent = schemas.store.get(first);
+    let is_action = agent.is_some_and(|agent| agent.find_action(second).is_some());
+    if !is_action && schemas.store.get(second).is_some() { rest } else { words }
 }
 
 async fn fetch_named(
@@ -104,4 +117,27 @@ async fn fetch_named(
     let seats = SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default();
     let target = target.with_agent(spec.agent.as_str())?;
     Ok(KnownSchedule { schedule, target, seats, expected })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_request::AgentSchemas;
+
+    use super::without_name;
+
+    #[test]
+    fn line_of_add_is_understood() {
+        let schemas = AgentSchemas::load(None).unwrap();
+        for (line, expected) in [
+            ("puppet runonce", "puppet runonce"),
+            ("puppet puppet runonce tags=a", "puppet runonce tags=a"),
+            ("nightly package refresh", "package refresh"),
+            ("puppet", "puppet"),
+            ("rpcutil get_fact fact=os", "rpcutil get_fact fact=os"),
+            ("pupet runonce", "pupet runonce"),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_name(&words, &schemas).join(" "), expected);
+        }
+    }
 }

@@ -151,7 +151,7 @@ fn timing_of(
         spread: seconds(args.spread),
         windows: args.windows.clone(),
         blackouts: args.blackouts.iter().map(blackout).collect(),
-        limit: args.limit,
+        limit: args.concurrency,
         pool: args.pool.clone(),
         priority: args.priority,
         catch_up: seconds(args.catch_up),
