@@ -24,7 +24,7 @@ Examples:
     Verify(AuditVerifyArgs),
     /// Show the records of audit logs
     #[command(after_help = "Examples:
-  rpc audit show /var/log/muster/audit.log
+  rpc audit show /var/log/muster
   rpc audit show --verdict denied --caller rip audit.log
   rpc audit show --agent puppetral -j audit.log | jq .data")]
     Show(AuditShowArgs),
@@ -33,7 +33,7 @@ Examples:
 /// `rpc audit verify`.
 #[derive(Debug, Args)]
 pub struct AuditVerifyArgs {
-    /// Files of one node's audit log, in any order
+    /// Files of one node's audit log, in any order; or their directory
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Public key of the operator under which the node's token must be valid [default: from the configuration]
@@ -60,7 +60,7 @@ pub struct AuditVerifyArgs {
 /// `rpc audit show`.
 #[derive(Debug, Args)]
 pub struct AuditShowArgs {
-    /// Files of audit logs
+    /// Files of audit logs, or directories with them
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Show only requests of this caller

@@ -82,11 +82,16 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Sets the options that `-o` stands for. Returns whether it names a file, its earlier meaning.
-    pub fn apply_output(&mut self) -> bool {
+    /// Sets the options that `-o` stands for. Returns whether it names a file, its earlier meaning. Fails with the option that selects another form.
+    pub fn apply_output(&mut self) -> Result<bool, &'static str> {
         let Some(output) = self.output.take() else {
-            return false;
+            return Ok(false);
         };
+        if let Some(form) = output.form()
+            && let Some(flag) = self.other_form(form)
+        {
+            return Err(flag);
+        }
         match output.form() {
             Some(ResultForm::Json) => self.json = true,
             Some(ResultForm::Jsonl) => self.jsonl = true,
@@ -97,11 +102,71 @@ impl OutputArgs {
         let file = output.into_file();
         let names_file = file.is_some();
         self.file = self.file.take().or(file);
-        names_file
+        Ok(names_file)
+    }
+
+    /// The option that selects another form than this one.
+    fn other_form(&self, form: ResultForm) -> Option<&'static str> {
+        let flags = [
+            (self.json, "--json", form == ResultForm::Json),
+            (self.jq.is_some(), "--jq", form == ResultForm::Json),
+            (self.jsonl, "--jsonl", form == ResultForm::Jsonl),
+            (self.senders, "--senders", form == ResultForm::Name),
+            (self.table, "--table", form == ResultForm::Table),
+            (self.group, "--fold", false),
+            (self.template.is_some(), "--template", false),
+            (
+                self.command_output == Some(CommandOutputMode::Folded),
+                "--fold",
+                form == ResultForm::Text,
+            ),
+            (
+                self.command_output == Some(CommandOutputMode::Streamed),
+                "--stream",
+                form == ResultForm::Text,
+            ),
+        ];
+        let other = flags.into_iter().find(|(is_set, _, is_same)| *is_set && !is_same);
+        other.map(|(_, flag, _)| flag)
     }
 
     /// Whether nodes shall send progress: as the flags say, otherwise as the schema says.
     pub fn wants_progress(&self, action: &ActionSchema) -> bool {
         self.stream || (action.streams_progress() && !self.no_stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::OutputArgs;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        output: OutputArgs,
+    }
+
+    #[test]
+    fn two_forms_are_refused() {
+        let apply = |line: &str| {
+            let words = std::iter::once("x").chain(line.split_whitespace());
+            Line::try_parse_from(words).unwrap().output.apply_output()
+        };
+        for (line, flag) in [
+            ("-o json --table", "--table"),
+            ("-o table -j", "--json"),
+            ("-o jsonl --jq .", "--jq"),
+            ("-o text --senders", "--senders"),
+            ("-o name --fold", "--fold"),
+            ("-o json --template x", "--template"),
+        ] {
+            assert_eq!(apply(line), Err(flag), "{line}");
+        }
+        for line in ["-o json -j", "-o json --jq .", "-o table --table", "-o name", "-j", ""] {
+            assert_eq!(apply(line), Ok(false), "{line}");
+        }
+        assert_eq!(apply("-o results.txt -j"), Ok(true));
     }
 }

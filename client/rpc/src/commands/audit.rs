@@ -4,9 +4,10 @@ mod lines;
 mod show;
 mod verify;
 
+use std::fs;
 use std::path::PathBuf;
 
-use muster_secret::files::FileAccessError;
+use muster_secret::files::{FileAccessError, file_error};
 
 use crate::cli::audit::AuditCommand;
 use crate::commands::context::{CommandContext, CommandResult};
@@ -24,6 +25,12 @@ pub enum AuditReadError {
         /// The directory.
         path: PathBuf,
     },
+    /// No file of the directory is an audit log.
+    #[error("no file in {} is an audit log", path.display())]
+    NoLog {
+        /// The directory.
+        path: PathBuf,
+    },
     /// No key or operator is configured to verify signatures with.
     #[error("no operator or key is known to verify the signatures")]
     NoKey,
@@ -32,7 +39,7 @@ pub enum AuditReadError {
 impl CommandError for AuditReadError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::File(_) => Vec::new(),
+            Self::File(_) | Self::NoLog { .. } => Vec::new(),
             Self::NoHead { .. } => vec![
                 "specify the files by the paths that the daemon writes to, or pass the record with `--anchor`"
                     .to_owned(),
@@ -52,4 +59,28 @@ pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> CommandResult {
         AuditCommand::Verify(args) => verify::run(args, cx),
         AuditCommand::Show(args) => show::run(&args, cx),
     }
+}
+
+/// The files, and instead of a directory the audit logs in it, in the order of their chains.
+fn expand_directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, AuditReadError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let failed = file_error("read", path);
+        let mut logs = Vec::new();
+        for entry in fs::read_dir(path).map_err(&failed)? {
+            let file = entry.map_err(&failed)?.path();
+            let number = if file.is_file() { lines::first_number(&file)? } else { None };
+            logs.extend(number.map(|number| (number, file)));
+        }
+        if logs.is_empty() {
+            return Err(AuditReadError::NoLog { path: path.clone() });
+        }
+        logs.sort();
+        files.extend(logs.into_iter().map(|(_, file)| file));
+    }
+    Ok(files)
 }

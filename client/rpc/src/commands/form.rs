@@ -28,6 +28,9 @@ pub enum OutputFormError {
     /// The template of `--template` is not valid.
     #[error("--template: {0}")]
     Template(#[from] OutputTemplateError),
+    /// `-o` and this option select different forms.
+    #[error("-o and {0} select two different forms of the output")]
+    TwoForms(&'static str),
     /// The template fails with the values of this many replies.
     #[error("--template: could not render {}", count_text(*.0, "reply", "replies"))]
     Unrendered(usize),
@@ -52,6 +55,7 @@ impl CommandError for OutputFormError {
         match self {
             Self::Jq(JqExpressionError::Syntax { .. } | JqExpressionError::TooLong)
             | Self::Replies(_)
+            | Self::TwoForms(_)
             | Self::Template(
                 OutputTemplateError::Syntax { .. }
                 | OutputTemplateError::TooLong
@@ -70,6 +74,7 @@ impl CommandError for OutputFormError {
                 "write it like `--filter-replies 'ok() and data().status == \"stopped\"'`"
             }
             Self::Template(_) => "write it like `--template '{{ sender }} {{ data.status }}'`",
+            Self::TwoForms(_) => "use one of them",
             Self::File { .. } | Self::Unrendered(_) | Self::Yaml(_) | Self::Print(_) => {
                 return Vec::new();
             }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::expand_directories;
 use super::lines;
 use super::lines::LogFilePart;
 use crate::cli::audit::AuditShowArgs;
@@ -15,7 +16,7 @@ use crate::render::plan::count_text;
 /// Runs the command.
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut unread, mut printed) = (0, Ok(()));
-    for file in &args.files {
+    for file in &expand_directories(&args.files)? {
         lines::for_each_part(file, |part| {
             let (LogFilePart::Line(line) | LogFilePart::Torn(line)) = part;
             match serde_json::from_slice::<Map<String, Value>>(line) {

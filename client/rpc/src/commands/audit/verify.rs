@@ -8,7 +8,7 @@ use muster_audit::{AuditAnchor, AuditKeyTrust, ChainVerifier, HeadRecord};
 use muster_secret::files::{FileAccessError, file_error};
 
 use super::lines::LogFilePart;
-use super::{AuditReadError, lines};
+use super::{AuditReadError, expand_directories, lines};
 use crate::cli::audit::AuditVerifyArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
@@ -21,10 +21,11 @@ const STATE_DIRECTORY: &str = "/var/lib/muster";
 pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let trust = resolve_key_trust(&args, cx)?;
+    let files = expand_directories(&args.files)?;
     let mut anchors = args.anchors;
     // Read before the logs, because a running daemon only appends to them.
-    anchors.extend(head_anchors(args.state.as_deref(), &args.files, cx)?);
-    let files = sort_by_sequence(args.files)?;
+    anchors.extend(head_anchors(args.state.as_deref(), &files, cx)?);
+    let files = sort_by_sequence(files)?;
     let mut verifier = ChainVerifier::new(trust, anchors);
     for file in &files {
         verifier.begin_next_file();

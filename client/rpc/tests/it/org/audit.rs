@@ -68,6 +68,31 @@ fn signer_time() -> u64 {
     u64::try_from(since.unwrap().as_millis()).unwrap()
 }
 
+/// A directory stands for the logs in it, in their order; other files in it are left out.
+#[test]
+fn directory_stands_for_its_logs() {
+    let log = Log::new();
+    let directory = log.world.scratch.path().join("logs");
+    fs::create_dir(&directory).unwrap();
+    for file in &log.files {
+        fs::copy(file, directory.join(file.file_name().unwrap())).unwrap();
+    }
+    fs::write(directory.join("notes.txt"), "not a log\n").unwrap();
+    let directory = directory.to_str().unwrap();
+    let shown = log.world.ok(&["audit", "show", directory]);
+    assert_eq!(shown.lines().count(), 4, "{shown}");
+    let verified = log.world.ok(&["audit", "verify", "--operator", &log.operator, directory]);
+    assert!(verified.contains("The log is intact."), "{verified}");
+    let empty = log.world.scratch.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let refused = log.world.rpc(&["audit", "show", empty.to_str().unwrap()]);
+    assert!(
+        !refused.status.success() && talk(&refused).contains("is an audit log"),
+        "{}",
+        talk(&refused)
+    );
+}
+
 #[test]
 fn intact_log_passes_and_altered_lines_are_reported() {
     let log = Log::new();
