@@ -1,6 +1,6 @@
 //! Two-person approval over a real broker: a node executes what two people signed, once, and nothing else.
 
-use muster_agent::core::PolicyOptions;
+use muster_agent::config::PolicyOptions;
 use muster_client::{CallTarget, OfflineSigner, ProposalDraft, RpcCall};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;

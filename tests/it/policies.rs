@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use muster_agent::clock::WallClock;
-use muster_agent::core::PolicyOptions;
+use muster_agent::config::PolicyOptions;
 use muster_client::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::nats_server::NETWORK_TIMEOUT;
