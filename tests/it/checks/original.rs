@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use muster_tests::await_state;
-use muster_tests::command::{describe_output, end_program};
+use muster_tests::command::describe_output;
+use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
-use rand::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -107,7 +107,8 @@ impl RealNrpe {
 
 impl Drop for RealNrpe {
     fn drop(&mut self) {
-        end_program(&mut self.child);
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
@@ -169,10 +170,9 @@ async fn compare_file(
 }
 
 mod long {
-    use super::{
-        CheckFleet, RealNrpe, SEEDS, SeedableRng as _, StdRng, compare_file, print_line,
-        write_random_file,
-    };
+    use rand::SeedableRng as _;
+
+    use super::{CheckFleet, RealNrpe, SEEDS, StdRng, compare_file, print_line, write_random_file};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn checks_have_the_results_of_the_real_nrpe() {
