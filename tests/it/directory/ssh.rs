@@ -160,6 +160,18 @@ async fn a6_5_addresses_from_facts_all_nodes_print_and_copies() {
         describe_output(&output)
     );
 
+    // A command on many nodes is confirmed as a request is.
+    let text = std::fs::read_to_string(fleet.fleet.rpc.path("rpc.toml")).unwrap();
+    fleet.fleet.rpc.write("rpc.toml", &format!("confirm = \"always\"\n{text}"));
+    let all = ["ssh", "-F", "role=web", "--all"];
+    let output = fleet.run(&[&all[..], &["--", "uptime"]].concat()).await;
+    assert_eq!(output.status.code(), Some(4), "{}", describe_output(&output));
+    assert_eq!(fleet.calls(), [[""; 0]; 0]);
+    let output = fleet.run(&[&all[..], &["--yes", "--", "uptime"]].concat()).await;
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+    fleet.fleet.rpc.write("rpc.toml", &text);
+    fleet.forget_calls();
+
     // Only printed, as words of a shell.
     let output = fleet.run(&["ssh", "-I", "web1.acme.net", "--print", "--", "echo 'a b'"]).await;
     let printed = lines(&output.stdout).join("\n");
