@@ -26,7 +26,12 @@ pub(super) fn resolve_link(mut arguments: Vec<OsString>) -> Vec<OsString> {
         Some("mco") if arguments.get(1).is_some_and(|word| word == "rpc") => {
             arguments.remove(1);
         }
-        _ => {}
+        Some("mco") => {}
+        _ => return arguments,
+    }
+    // The help and errors name the commands of `rpc`.
+    if let Some(program) = arguments.first_mut() {
+        *program = "rpc".into();
     }
     arguments
 }
