@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::builder::StyledStr;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use super::links::resolve_link;
@@ -45,7 +45,7 @@ impl Cli {
             }
             result => result,
         };
-        parsed.map_err(CommandLineMessage::Clap)
+        parsed.map_err(|error| CommandLineMessage::Clap(explain_number(error)))
     }
 
     /// Parses a request with `--help`, which is answered from the agent's schema.
@@ -94,6 +94,30 @@ impl Cli {
         let command = Self::command();
         let names = command.get_subcommands().map(clap::Command::get_name);
         names.map(str::to_owned).collect()
+    }
+}
+
+/// Explains errors of numbers: clap takes a negative one as an option, and describes others in the words of the parser.
+fn explain_number(error: clap::Error) -> clap::Error {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let (argument, value) = (context(ContextKind::InvalidArg), context(ContextKind::InvalidValue));
+    match error.kind() {
+        ErrorKind::UnknownArgument if argument.parse::<f64>().is_ok() => clap::Error::raw(
+            ErrorKind::InvalidValue,
+            format!("'{argument}' is negative; the option before it takes a positive number\n"),
+        ),
+        ErrorKind::ValueValidation if error.to_string().contains("invalid digit") => {
+            clap::Error::raw(
+                ErrorKind::ValueValidation,
+                format!(
+                    "invalid value '{value}' for '{argument}': expected a whole number, not negative\n"
+                ),
+            )
+        }
+        _ => error,
     }
 }
 
@@ -155,6 +179,24 @@ mod tests {
         );
         assert_eq!(request.words, ["type=user", "password=$1$xxx", "y=-1", "z=--ttl"]);
         assert_eq!(request.timeout, Some(std::time::Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn errors_of_numbers_say_what_is_expected() {
+        let message = |line: &str| match Cli::parse_arguments(line.split(' ').map(OsString::from)) {
+            Err(super::CommandLineMessage::Clap(error)) => error.to_string(),
+            other => panic!("{line}: {other:?}"),
+        };
+        for (line, expected) in [
+            ("rpc events -t -5", "error: '-5' is negative;"),
+            ("rpc find --discovery-timeout -5", "error: '-5' is negative;"),
+            ("rpc run true -t -5", "'--timeout <SECONDS>': expected a whole number"),
+            ("rpc do rpcutil ping --expect x", "'--expect <N>': expected a whole number"),
+            ("rpc tunnel db1 ssh", "'<PORT>': expected a whole number"),
+        ] {
+            assert!(message(line).contains(expected), "{line}: {}", message(line));
+        }
+        assert!(message("rpc events -x").contains("unexpected argument '-x'"));
     }
 
     #[test]
