@@ -182,6 +182,7 @@ async fn collect_documents(fixture: &OutputFixture) -> Vec<Value> {
         &["doctor"],
         &["stats"],
         &["plugin", "list"],
+        &["plugin", "doc", "rpcutil"],
         &["whoami"],
         &["context", "list"],
         &["plugin", "check", &good_ddl, &bad_ddl],

@@ -1,5 +1,6 @@
 //! `rpc run` and `rpc cp` with the real `rpc`: output of commands by node, and files that are copied to nodes and from them.
 
+#![expect(clippy::disallowed_types, reason = "runs rpc at a terminal")]
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::path::{Path, PathBuf};
@@ -343,6 +344,25 @@ async fn tables_are_whole_in_a_pipe_and_fit_a_terminal() {
     let number = |digit: &str| "0".repeat(299) + digit;
     assert!(row.contains(&format!("{} {}", number("1"), number("2"))), "{text}");
     assert!(!text.contains('…'), "{text}");
+    // At a terminal of 70 columns, which `script` makes.
+    let command = fleet.rpc.prepare_command(&line);
+    let quote =
+        |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));
+    let words: Vec<String> = std::iter::once(command.as_std().get_program())
+        .chain(command.as_std().get_args())
+        .map(quote)
+        .collect();
+    let shell = format!("stty rows 24 cols 70; exec {} 2>/dev/null", words.join(" "));
+    let mut terminal = tokio::process::Command::new("script");
+    terminal.args(["-qec", &shell, "/dev/null"]).env_clear();
+    let variables = command.as_std().get_envs();
+    terminal.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    terminal.env("PATH", "/usr/bin:/bin").env("SHELL", "/bin/sh").env("NO_COLOR", "1");
+    terminal.stdin(std::process::Stdio::null());
+    let output = terminal.output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("SENDER") && text.contains('…'), "{text}");
+    assert!(text.lines().all(|line| line.trim_end().chars().count() <= 70), "{text}");
     let narrow = fleet.rpc.prepare_command(&line).env("COLUMNS", "70").output().await.unwrap();
     let text = String::from_utf8(narrow.stdout).unwrap();
     assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
