@@ -170,6 +170,8 @@ async fn compare_file(
 }
 
 mod long {
+    use std::fmt::Write as _;
+
     use rand::SeedableRng as _;
 
     use super::{CheckFleet, RealNrpe, SEEDS, StdRng, compare_file, print_line, write_random_file};
@@ -184,7 +186,7 @@ mod long {
             let Some(nrpe) = RealNrpe::start(&node.path("nrpe/nrpe.cfg")).await else { return };
             let found = compare_file(&fleet, &node, &nrpe, &mut counts).await;
             if !found.is_empty() {
-                different += &format!("seed {seed}:\n{found}");
+                write!(different, "seed {seed}:\n{found}").unwrap();
             }
         }
         let (equal, refused) = counts;
