@@ -102,12 +102,16 @@ pub(crate) fn node_name(machine: &str) -> String {
 }
 
 /// Makes the Debian packages of this version from the programs beside the tests; returns their directory. They are kept until
-/// the programs change.
+/// the programs or the list of files change.
 pub(crate) fn build_packages(version: &str) -> PathBuf {
     let rpcd = find_program("rpcd");
     let binaries = rpcd.parent().unwrap();
-    let metadata = std::fs::metadata(&rpcd).unwrap();
-    let built = metadata.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let parts =
+        [root.join("packaging/packages.toml"), root.join("tools/package"), binaries.join("rpc")];
+    let times =
+        parts.iter().chain([&rpcd]).map(|path| path.metadata().unwrap().modified().unwrap());
+    let built = times.max().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
     let parent = binaries.join("machines-packages");
     let packages = parent.join(format!("{version}-{}", built.as_nanos()));
     std::fs::create_dir_all(&parent).unwrap();
@@ -116,7 +120,7 @@ pub(crate) fn build_packages(version: &str) -> PathBuf {
     if !packages.is_dir() {
         remove_outdated(&parent, version);
         let part = TempDir::new_in(&parent).unwrap();
-        let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/package");
+        let tool = root.join("tools/package");
         run(Command::new(tool)
             .args(["deb", "--fast", "--version", version, "--binaries"])
             .arg(binaries)
