@@ -3,6 +3,7 @@
 mod breakages;
 mod clusters;
 mod daemon_fleet;
+mod endless_expressions;
 pub(crate) mod faults;
 mod kill_windows;
 mod machines;

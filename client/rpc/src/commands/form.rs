@@ -12,6 +12,7 @@ use crate::cli::json::JsonArgs;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::printer::{OutputPrinter, PrintError};
+use crate::render::evaluation_limit::EvaluationError;
 use crate::render::jq::{JqExpression, JqExpressionError};
 use crate::render::template::{OutputTemplate, OutputTemplateError};
 use crate::render::{count_text, template};
@@ -31,6 +32,9 @@ pub enum OutputFormError {
     /// `-o` and this option select different forms.
     #[error("-o and {0} select two different forms of the output")]
     TwoForms(&'static str),
+    /// The expression of `-o jsonpath` did not end.
+    #[error("-o jsonpath: {0}")]
+    JsonPath(#[source] EvaluationError),
     /// The template fails with the values of this many replies.
     #[error("--template: could not render {}", count_text(*.0, "reply", "replies"))]
     Unrendered(usize),
@@ -75,7 +79,11 @@ impl CommandError for OutputFormError {
             }
             Self::Template(_) => "write it like `--template '{{ sender }} {{ data.status }}'`",
             Self::TwoForms(_) => "use one of them",
-            Self::File { .. } | Self::Unrendered(_) | Self::Yaml(_) | Self::Print(_) => {
+            Self::JsonPath(_)
+            | Self::File { .. }
+            | Self::Unrendered(_)
+            | Self::Yaml(_)
+            | Self::Print(_) => {
                 return Vec::new();
             }
         };

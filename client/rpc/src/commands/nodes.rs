@@ -152,7 +152,8 @@ pub fn print_in_form(
         NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
         NodeListForm::JsonPath(expression) => {
             let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
-            let text = expression.render(&value, cx.printer.prints_raw_values());
+            let text = expression.render(value, cx.printer.prints_raw_values());
+            let text = text.map_err(OutputFormError::JsonPath)?;
             return Ok(cx.printer.print_value(&text)?);
         }
     };

@@ -4,15 +4,13 @@
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use muster_base::format_duration;
-
 use jaq_core::compile::Compiler;
 use jaq_core::data::JustLut;
 use jaq_core::load::{Arena, Error as LoadError, File, Loader};
 use jaq_core::{Ctx, Filter, Vars, unwrap_valr};
 use jaq_json::{Val, read};
 
-use super::memory_limit::limit_memory;
+use super::evaluation_limit::{EvaluationError, limit_memory, start_evaluation};
 
 /// Maximum length of an expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
@@ -50,15 +48,12 @@ pub enum JqExpressionError {
     /// The output exceeds the limit.
     #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     OutputTooLong,
-    /// The run time exceeds the limit.
-    #[error("the evaluation takes longer than {}", format_duration(EVALUATION_TIMEOUT))]
-    TooSlow,
+    /// The evaluation did not end.
+    #[error(transparent)]
+    Unfinished(#[from] EvaluationError),
     /// The document cannot be converted to or from JSON.
     #[error("the document or the result cannot be converted to JSON")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The thread cannot be started, or panicked.
-    #[error("the expression cannot be run")]
-    Broken,
 }
 
 impl JqExpression {
@@ -81,19 +76,17 @@ impl JqExpression {
         limit_memory();
         let (sender, results) = sync_channel(64);
         let code = self.0.clone();
-        std::thread::Builder::new()
-            .name("jq".to_owned())
-            .stack_size(16 * 1024 * 1024)
-            .spawn(move || evaluate_expression(&code, &document, &sender))
-            .map_err(|_| JqExpressionError::Broken)?;
+        start_evaluation(move || evaluate_expression(&code, &document, &sender))
+            .map_err(JqExpressionError::from)?;
         let (deadline, mut printed) = (Instant::now() + EVALUATION_TIMEOUT, 0);
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
-            let result = match results.recv_timeout(remaining) {
-                Ok(result) => result?,
-                Err(RecvTimeoutError::Timeout) => return Err(JqExpressionError::TooSlow.into()),
-                Err(RecvTimeoutError::Disconnected) => return Err(JqExpressionError::Broken.into()),
+            let unfinished = |error| match error {
+                RecvTimeoutError::Timeout => EvaluationError::TooSlow(EVALUATION_TIMEOUT),
+                RecvTimeoutError::Disconnected => EvaluationError::Broken,
             };
+            let result = results.recv_timeout(remaining);
+            let result = result.map_err(|error| JqExpressionError::from(unfinished(error)))??;
             let Some(text) = result else { return Ok(()) };
             printed += text.len() + 1;
             if printed > MAX_OUTPUT_BYTES {

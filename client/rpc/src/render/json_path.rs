@@ -1,13 +1,18 @@
 //! Evaluates `JSONPath` on documents (RFC 9535): `$.nodes[*].node`. Braces around it and a missing `$` are accepted, as kubectl writes it.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
 use super::escape_to_line;
+use super::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
 use super::json::escape_harmful;
 
 /// Longest expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024;
+/// Maximum run time of an expression.
+const EVALUATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A valid expression.
 #[derive(Debug, Clone)]
@@ -32,14 +37,18 @@ impl JsonPathExpression {
     }
 
     /// A line for each value that the expression selects: texts as they are, on one line without control characters unless `is_raw`, and other
-    /// values as JSON.
-    pub fn render(&self, document: &Value, is_raw: bool) -> String {
-        let line = |value: &Value| match value {
+    /// values as JSON. A few nested `..` select more values than fit in memory, or in a lifetime.
+    pub fn render(&self, document: Value, is_raw: bool) -> Result<String, EvaluationError> {
+        limit_memory();
+        let path = self.0.clone();
+        let line = move |value: &Value| match value {
             Value::String(text) if is_raw => format!("{text}\n"),
             Value::String(text) => format!("{}\n", escape_to_line(text)),
             other => format!("{}\n", escape_harmful(other.to_string())),
         };
-        self.0.query(document).all().into_iter().map(line).collect()
+        evaluate_within(EVALUATION_TIMEOUT, move || {
+            path.query(&document).all().into_iter().map(line).collect()
+        })
     }
 }
 
@@ -64,7 +73,10 @@ mod tests {
             ("$.none", ""),
         ] {
             assert_eq!(
-                JsonPathExpression::parse(expression).unwrap().render(&document, false),
+                JsonPathExpression::parse(expression)
+                    .unwrap()
+                    .render(document.clone(), false)
+                    .unwrap(),
                 expected,
                 "{expression}"
             );

@@ -1,19 +1,24 @@
 //! Renders results with templates: `{{ sender }} {{ data.status }}`, in the Jinja language. A template has access to the given values only; its steps,
-//! its memory and its output are limited.
+//! its run time, its memory and its output are limited.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use minijinja::value::Serde;
+use minijinja::value::{Serde, Value};
 use minijinja::{Environment, UndefinedBehavior, escape_formatter};
 use muster_base::nearest_name;
 use serde::Serialize;
 
-use super::memory_limit::limit_memory;
+use super::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
 
 /// Maximum length of a template in bytes.
 pub const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
 /// Maximum steps of one rendering.
 const MAX_RENDER_STEPS: u64 = 2_000_000;
+/// Maximum run time of one rendering: one step of a filter can read a whole list.
+const RENDER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum output of one rendering in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// Name of the only template in the environment.
@@ -21,7 +26,11 @@ const TEMPLATE_NAME: &str = "template";
 
 /// A valid template.
 #[derive(Debug)]
-pub struct OutputTemplate(Environment<'static>);
+pub struct OutputTemplate {
+    environment: Arc<Environment<'static>>,
+    /// Whether a rendering exceeded its time. No other one begins, because the abandoned one still uses a processor.
+    is_abandoned: AtomicBool,
+}
 
 /// Why a template is invalid or failed.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +72,9 @@ pub enum OutputTemplateError {
         /// The error.
         problem: String,
     },
+    /// The rendering did not end.
+    #[error(transparent)]
+    Unfinished(#[from] EvaluationError),
 }
 
 impl OutputTemplate {
@@ -96,7 +108,7 @@ impl OutputTemplate {
         if let Some(name) = variables.into_iter().find(|name| !is_known(name)) {
             return Err(OutputTemplateError::Unknown { name, known: known.to_vec() });
         }
-        Ok(Self(environment))
+        Ok(Self { environment: Arc::new(environment), is_abandoned: AtomicBool::new(false) })
     }
 
     /// Checks that the template uses only these fields of a name.
@@ -105,7 +117,7 @@ impl OutputTemplate {
         name: &'static str,
         known: &[&str],
     ) -> Result<(), OutputTemplateError> {
-        let Ok(template) = self.0.get_template(TEMPLATE_NAME) else { return Ok(()) };
+        let Ok(template) = self.environment.get_template(TEMPLATE_NAME) else { return Ok(()) };
         let mut used: Vec<String> = template.undeclared_variables(true).into_iter().collect();
         used.sort();
         let fields = used.iter().filter_map(|path| path.strip_prefix(name)?.strip_prefix('.'));
@@ -123,20 +135,33 @@ impl OutputTemplate {
 
     /// Renders the template with these values. Adds a missing line end, unless the text is empty.
     pub fn render(&self, values: &impl Serialize) -> Result<String, OutputTemplateError> {
-        let mut output = BoundedTemplateBuffer(Vec::new());
-        self.0
-            .get_template(TEMPLATE_NAME)
-            .and_then(|template| template.render_captured_to(Serde(values), &mut output))
-            .map_err(|error| {
-                let (line, problem) = error_location(&error);
-                OutputTemplateError::Render { line, problem }
-            })?;
-        let mut text = String::from_utf8_lossy(&output.0).into_owned();
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
+        if self.is_abandoned.load(Ordering::Relaxed) {
+            return Err(EvaluationError::TooSlow(RENDER_TIMEOUT).into());
         }
-        Ok(text)
+        let (environment, values) = (Arc::clone(&self.environment), Value::from(Serde(values)));
+        let rendered = evaluate_within(RENDER_TIMEOUT, move || render_text(&environment, &values));
+        self.is_abandoned.store(rendered.is_err(), Ordering::Relaxed);
+        rendered?
     }
+}
+
+fn render_text(
+    environment: &Environment<'_>,
+    values: &Value,
+) -> Result<String, OutputTemplateError> {
+    let mut output = BoundedTemplateBuffer(Vec::new());
+    environment
+        .get_template(TEMPLATE_NAME)
+        .and_then(|template| template.render_captured_to(values, &mut output))
+        .map_err(|error| {
+            let (line, problem) = error_location(&error);
+            OutputTemplateError::Render { line, problem }
+        })?;
+    let mut text = String::from_utf8_lossy(&output.0).into_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// A buffer with a size limit.
