@@ -85,7 +85,7 @@ fn failure_finding(failure: &BrokerProbeFailure) -> DiagnosisFinding {
         }
         BrokerProbeFailure::Unreachable { .. } => (
             "connection",
-            "check that the broker is running, and that no firewall blocks the connection",
+            "check that the broker is running, and that no firewall blocks the connection; if it ended, `journalctl -u muster-broker | grep FTL | tail -n 1` on its host prints why",
         ),
         BrokerProbeFailure::Greeting { .. } => {
             ("server", "check that nats-server listens on that port")

@@ -19,6 +19,11 @@ use crate::server_reports::{
 };
 use crate::{Organisation, OrganisationKey};
 
+/// Prints why nats-server ended. Its unit starts it again every two seconds, so the state of the unit says little.
+const FATAL_MESSAGE_COMMAND: &str = "journalctl -u muster-broker | grep FTL | tail -n 1";
+/// What to do if a server ends because it cannot read the log of all servers.
+const UNREADABLE_LOG_ADVICE: &str = ". If that is `snapshot corrupt`, stop it, remove its directory `jetstream`, and start it: it gets the streams from the others";
+
 /// The state of the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BrokerStatus {
@@ -255,11 +260,13 @@ fn find_problems(
     expected_leafs: &[String],
 ) -> Vec<String> {
     let mut problems = Vec::new();
+    let (known, size) = (status.servers.len(), cluster_size(storage_groups(variables)));
     let down = status.servers.iter().filter(|server| server.running.is_none());
     problems.extend(down.map(|server| {
-        format!("server {} did not answer: it is down or has no route to the others", server.name)
+        // A server of a smaller cluster may have the only copy.
+        let repair = if size >= REPLICATED_CLUSTER_SIZE { UNREADABLE_LOG_ADVICE } else { "" };
+        format!("server {} did not answer: it is down or has no route to the others; if it ended, `{FATAL_MESSAGE_COMMAND}` on its host prints why{repair}", server.name)
     }));
-    let (known, size) = (status.servers.len(), cluster_size(storage_groups(variables)));
     if known < size {
         let missing = size - known;
         problems.push(format!("{missing} of the cluster's {size} servers did not answer"));

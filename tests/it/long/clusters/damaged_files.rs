@@ -160,11 +160,15 @@ impl DamagedCluster {
         let name = format!("mallory{}", self.revoked);
         self.broker.run(&["org", "add", "user", &name]);
         self.broker.run(&["org", "revoke", &name, "--yes"]);
+        // The third server may be the one that gets it last.
         let bus = self.broker.connect_node((WAITER, "127.0.0.3")).await;
-        let newest = bus.bucket(TRUST_BUCKET.name).get(TRUST_HEAD_KEY).await.unwrap().unwrap();
+        let newest = poll_until_ok("the head is new", CLUSTER_TIMEOUT, async || {
+            let newest = bus.bucket(TRUST_BUCKET.name).get(TRUST_HEAD_KEY).await.unwrap().unwrap();
+            let newest = newest.value.unwrap().to_vec();
+            if newest == self.head { Err(name.clone()) } else { Ok(newest) }
+        })
+        .await;
         bus.close().await.unwrap();
-        let newest = newest.value.unwrap().to_vec();
-        assert_ne!(newest, self.head, "{name}");
         self.head = newest;
     }
 
@@ -193,12 +197,18 @@ impl DamagedCluster {
                 let text = describe_output(&output);
                 let is_unhealthy = text.contains("server broker1 is not healthy")
                     && text.contains("corrupt; stop broker1, remove its directory `jetstream`");
-                // A server that cannot read the log of all servers ends.
+                // A server that cannot read the log of all servers ends. Its log is that of the command that the message names.
                 let is_ended = text.contains("server broker1 did not answer")
+                    && text.contains(
+                        "`journalctl -u muster-broker | grep FTL | tail -n 1` on its host",
+                    )
+                    && text.contains(
+                        "If that is `snapshot corrupt`, stop it, remove its directory `jetstream`",
+                    )
                     && self
                         .broker
                         .log("broker1")
-                        .contains("Can't start JetStream: raft: snapshot corrupt");
+                        .contains("[FTL] Can't start JetStream: raft: snapshot corrupt");
                 match output.status.code() {
                     Some(0) => Ok(false),
                     Some(2) if is_unhealthy || is_ended => Ok(true),
