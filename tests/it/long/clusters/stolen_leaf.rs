@@ -42,7 +42,11 @@ impl GeneratedBroker {
     async fn attack(&self, name: &str, expected: &str) -> RunningProcess {
         let _ = std::fs::remove_file(self.path(name).join("log"));
         let process = self.spawn_server(name);
-        await_state(&format!("{name}: {expected}"), || self.log(name).contains(expected)).await;
+        poll_until_ok(&format!("{name}: {expected}"), CLUSTER_TIMEOUT, async || {
+            let log = self.log(name);
+            if log.contains(expected) { Ok(()) } else { Err(log) }
+        })
+        .await;
         process
     }
 
@@ -143,4 +147,31 @@ async fn leaf_of_named_nodes_carries_their_records_and_permits_and_no_others() {
     .await;
     let output = broker.rpc(&["broker", "status"]);
     assert!(output.status.success(), "{}", describe_output(&output));
+}
+
+/// The certificate of a leaf node makes no server of the cluster, even with everything else of that server: leaf nodes and callers do not connect to it,
+/// and the other servers have no route to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificate_of_a_stolen_leaf_makes_no_server_of_the_cluster() {
+    let mut broker = GeneratedBroker::cluster_of_three().await;
+    broker.await_no_problem().await;
+    broker.start_leaf().await;
+    broker.add_user("rip", "127.0.0.3");
+    assert_eq!(broker.rpc_as(Some("rip"), &["whoami"]).status.code(), Some(0));
+    let leaf = broker.steal_leaf(3);
+    drop(broker.attack(&leaf, "Leafnode connection created").await);
+    broker.stop_server(3).await;
+    for file in ["broker.pem", "broker.key"] {
+        std::fs::copy(broker.path("berlin").join(file), broker.path("broker3").join(file)).unwrap();
+    }
+    broker.start_server(3);
+    await_state("the false server runs", || broker.log("broker3").contains("Server is ready"))
+        .await;
+    let other_name = "x509: certificate is valid for 127.0.0.4, 127.0.0.1, ::1, not 127.0.0.3";
+    let _leaf = broker.attack(&leaf, other_name).await;
+    let output = broker.rpc_as(Some("rip"), &["ping"]);
+    let text = describe_output(&output);
+    assert!(output.status.code() == Some(1) && text.contains("certificate"), "{text}");
+    let text = describe_output(&broker.rpc(&["broker", "status"]));
+    assert!(text.contains("server broker3 did not answer"), "{text}");
 }
