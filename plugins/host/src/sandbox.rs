@@ -141,7 +141,7 @@ pub enum SandboxError {
     #[error("the kernel does not support Landlock, which the configuration requires")]
     Unconfined,
     /// The program cannot be executed.
-    #[error("cannot start {}", program.display())]
+    #[error("cannot start {}{}", program.display(), reach_hint(source))]
     Start {
         /// The program.
         program: PathBuf,
@@ -149,6 +149,16 @@ pub enum SandboxError {
         #[source]
         source: io::Error,
     },
+}
+
+/// What to check if the user of the program may not start it.
+fn reach_hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            " (the user of the agent must be able to enter all directories above it)"
+        }
+        _ => "",
+    }
 }
 
 impl SandboxPlan {

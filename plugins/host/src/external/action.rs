@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call_directory::{CallDirectory, CallFiles, ReplyFileError};
+use super::ddl_files;
 use super::process::{self, ProgramOutput, ProgramRunError, SandboxHelper};
 use super::program_log::{exit_summary, log_output, redact_secrets, sensitive_values};
 use super::protocol::{self, ExternalReplyError, ExternalRequest};
@@ -61,6 +62,9 @@ impl ExternalAction {
         cx: &CallContext,
         input: Map<String, Value>,
     ) -> Result<Map<String, Value>, ActionError> {
+        // Others may have been permitted to change the files since they were loaded.
+        ddl_files::trusted_path(&self.program)
+            .map_err(|error| program_error(&self.program, &error_chain(&error)))?;
         let secrets = sensitive_values(&self.action, &input);
         let files = CallFiles {
             request: self.encode_request(cx, &input)?,

@@ -6,6 +6,7 @@ mod checks;
 mod daemon_findings;
 mod duplicates;
 mod engine_findings;
+mod external_agents;
 mod hardening;
 mod icinga;
 mod install;

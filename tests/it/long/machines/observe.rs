@@ -9,7 +9,7 @@ use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 const CONFIGURATION: &str = "[plugins.shell]\nenabled = true\n[plugins.catalog]\nenabled = true\n";
 
-const INSTALL: &str = "mkdir -p /etc/systemd/system/rpcd.service.d && \
+pub(super) const INSTALL: &str = "mkdir -p /etc/systemd/system/rpcd.service.d && \
     cp /usr/share/doc/muster-node/examples/observe.conf /etc/systemd/system/rpcd.service.d/ && \
     systemctl daemon-reload && systemctl restart rpcd";
 
