@@ -30,7 +30,7 @@ const FLOOD_RECORDS: usize = 2000;
 const MEMORY_AFTER_FLOOD_KIB: u64 = 64 * 1024;
 
 /// Stolen keys that write as much as they can, in `make test` and in `make test-all`, with the directory's limit in MiB for each.
-const STOLEN_KEYS: [(usize, u64); 2] = [(40, 16), (2000, 256)];
+const STOLEN_KEYS: [(usize, u64); 2] = [(40, 16), (400, 64)];
 
 /// A fleet, and a connection with the key of one of its nodes.
 struct PoisonedFleet {
