@@ -143,7 +143,7 @@ fn plugin_text(data: &Value) -> (i64, String) {
 
 /// Commands whose answers were compared.
 #[derive(Debug, Default)]
-struct AnswerCounts {
+struct ComparedCounts {
     equal: u32,
     /// Only by the agent, because the line needs a shell.
     refused: u32,
@@ -156,7 +156,7 @@ async fn compare_file(
     fleet: &CheckFleet,
     node: &CheckNode,
     nrpe: &RealNrpe,
-    counts: &mut AnswerCounts,
+    counts: &mut ComparedCounts,
 ) -> String {
     let mut different = String::new();
     for name in NAMES {
@@ -191,12 +191,15 @@ mod long {
 
     use rand::SeedableRng as _;
 
-    use super::{CheckFleet, RealNrpe, SEEDS, StdRng, compare_file, print_line, write_random_file};
+    use super::{
+        CheckFleet, ComparedCounts, RealNrpe, SEEDS, StdRng, compare_file, print_line,
+        write_random_file,
+    };
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn checks_have_the_results_of_the_real_nrpe() {
         let (fleet, node) = CheckFleet::with_node(&[], ("", "")).await;
-        let (mut counts, mut different) = (AnswerCounts::default(), String::new());
+        let (mut counts, mut different) = (ComparedCounts::default(), String::new());
         for seed in 0..SEEDS {
             let text = write_random_file(&mut StdRng::seed_from_u64(seed));
             node.write("nrpe/nrpe.cfg", &text);
@@ -206,7 +209,7 @@ mod long {
                 write!(different, "seed {seed}:\n{found}").unwrap();
             }
         }
-        let AnswerCounts { equal, refused, undefined } = counts;
+        let ComparedCounts { equal, refused, undefined } = counts;
         print_line(&format!(
             "NRPE: {equal} equal, {refused} refused because they need a shell, {undefined} undefined for both"
         ));
