@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use super::fixture::{CheckFleet, CheckNode};
 use crate::parity::print_line;
 
-const NRPE: &str = "/usr/sbin/nrpe";
-const CHECK_NRPE: &str = "/usr/lib/nagios/plugins/check_nrpe";
+/// Where `tools/fetch-nrpe` unpacks the packages.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/nrpe");
 /// Files that are compared.
 const SEEDS: u64 = 12;
 
@@ -59,13 +59,20 @@ struct RealNrpe {
     _directory: TempDir,
 }
 
+/// A command of the packages, with their libraries.
+fn unpacked_program(path: &str) -> Command {
+    let mut command = Command::new(Path::new(PROGRAMS).join(path));
+    command.env("LD_LIBRARY_PATH", PROGRAMS);
+    command
+}
+
 impl RealNrpe {
     /// Starts NRPE with this file included; `None` if it is not installed and the run says so.
     async fn start(commands: &Path) -> Option<Self> {
-        if !Path::new(NRPE).exists() || !Path::new(CHECK_NRPE).exists() {
+        if !Path::new(PROGRAMS).exists() {
             assert!(
                 muster_tests::tools::is_skipped("nrpe"),
-                "NRPE is not installed: run tools/fetch-puppetserver, or name nrpe in MUSTER_TESTS_WITHOUT"
+                "NRPE is not installed: run `make puppet`, or name nrpe in MUSTER_TESTS_WITHOUT"
             );
             return None;
         }
@@ -81,7 +88,7 @@ impl RealNrpe {
             commands.display()
         );
         std::fs::write(&file, text).unwrap();
-        let mut command = Command::new(NRPE);
+        let mut command = unpacked_program("usr/sbin/nrpe");
         command.args(["-f", "-n", "-c"]).arg(&file);
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -97,7 +104,7 @@ impl RealNrpe {
     /// State and output of a command.
     fn run(&self, name: &str) -> (i64, String) {
         let port = self.port.to_string();
-        let mut command = Command::new(CHECK_NRPE);
+        let mut command = unpacked_program("usr/lib/nagios/plugins/check_nrpe");
         command.args(["-n", "-H", "127.0.0.1", "-p", &port, "-c", name]);
         let output = command.output().unwrap();
         let code = output.status.code().unwrap_or_else(|| panic!("{}", describe_output(&output)));

@@ -28,6 +28,8 @@ fn puppet_home(fleet: &DirectoryFixture, signer: &Signer) -> DaemonHome {
     let home = fleet.node_home(signer, "{}", "");
     let root = format!("[paths]\nroot = \"{}\"\n", home.path("root").display());
     home.write("conf.d/root.toml", &root, 0o644);
+    // Puppet has the directories of its package in this root.
+    home.write("conf.d/00-puppet.toml", "", 0o644);
     home.write("root/var/cache/puppet/public/last_run_summary.yaml", SUMMARY, 0o644);
     home.write("root/var/cache/puppet/state/.keep", "", 0o644);
     home.write("root/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa BBBB root@db1\n", 0o644);
