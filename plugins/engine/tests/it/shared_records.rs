@@ -126,7 +126,7 @@ fn comment_after_a_changed_record_stays_in_a_hosts_file_only() {
     let (_, text) = change("/etc/fstab", fstab, mount("noatime"));
     let changed = "/dev/sdb1\t/srv\text4\tnoatime\t0\t2\n";
     assert_eq!(text, format!("/dev/sda1 / ext4 defaults 0 1 # root\n{changed}"));
-    let aliases = "root: admin # nobody reads it\npostmaster: root\n";
+    let aliases = "root: admin # unread\npostmaster: root\n";
     let words = json!({"recipient": "anna"});
     let (_, text) = change("/etc/aliases", aliases, ("mailalias", "root", words));
     assert_eq!(text, "root: anna\npostmaster: root\n");
