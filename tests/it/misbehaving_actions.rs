@@ -82,7 +82,8 @@ async fn each_misbehaving_action_affects_one_reply() {
     let ((answers, stats), ping) = tokio::join!(hanging_call, ping_call);
     assert_eq!(ping.reply.statuscode, ReplyStatus::Ok);
     let hung = &answers[&Identity::parse(node).unwrap()].reply;
-    assert!(matches!(hung.reason, Some(ReplyReason::Timeout { after_ms: 400.. })), "{hung:?}");
+    // The time on the way to the action is part of the limit.
+    assert!(matches!(hung.reason, Some(ReplyReason::Timeout { after_ms: 1..=400 })), "{hung:?}");
     assert!(stats.missing.is_empty());
 
     assert_eq!(

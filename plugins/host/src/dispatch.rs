@@ -291,7 +291,8 @@ async fn run_action(
         () = tokio::time::sleep_until(deadline + grace) => {
             cancel.cancel();
             task.abort();
-            return timeout_outcome(started_at.elapsed());
+            let limit = deadline.saturating_duration_since(started_at);
+            return timeout_outcome(limit, started_at.elapsed());
         }
         () = cancel.cancelled() => {
             let Ok(join_result) = tokio::time::timeout(CANCEL_GRACE, &mut task).await else {
@@ -342,9 +343,10 @@ fn panic_outcome(took: Duration) -> CallOutcome {
     CallOutcome::from_error(ActionError::internal_error(message), took)
 }
 
-fn timeout_outcome(took: Duration) -> CallOutcome {
-    let after_ms = duration_millis(took);
-    let message = format!("the action did not end within {}", format_duration(took));
+/// `limit` is what the way to the action has left of the timeout.
+fn timeout_outcome(limit: Duration, took: Duration) -> CallOutcome {
+    let after_ms = duration_millis(limit);
+    let message = format!("the action did not end within {}", format_duration(limit));
     let reason = Some(ReplyReason::Timeout { after_ms });
     CallOutcome { took, ..CallOutcome::new_refusal(ReplyStatus::Other, message, reason) }
 }

@@ -164,12 +164,12 @@ struct ProgramSupervisor {
 
 impl ProgramSupervisor {
     async fn supervise(mut self) -> Result<ProgramOutput, ProgramRunError> {
-        let started_at = Instant::now();
+        let limit = self.deadline.saturating_duration_since(Instant::now());
         let stdout = self.child.stdout.take().map(|stream| tokio::spawn(read_capped(stream)));
         let stderr = self.child.stderr.take().map(|stream| tokio::spawn(read_capped(stream)));
         let stop_reason = tokio::select! {
             () = wait_leader_exit(&mut self.child_signals, &self.group) => None,
-            () = tokio::time::sleep_until(self.deadline) => Some(ProgramRunError::Timeout(started_at.elapsed())),
+            () = tokio::time::sleep_until(self.deadline) => Some(ProgramRunError::Timeout(limit)),
             () = self.stop.cancelled() => Some(ProgramRunError::Cancelled),
         };
         if stop_reason.is_some() {
