@@ -84,7 +84,7 @@ fn names_reports_a_circle_through_bare_paths_of_child_modules() {
         .unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    let planted = "circles of planted with more than 4 files: [5], known are []";
+    let planted = "largest_circle is 5, the limit is 4";
     assert!(text.contains(planted), "{text}");
 }
 

@@ -1,6 +1,7 @@
 //! Arguments of `rpc org ...`.
 
 mod backup;
+mod directory;
 mod empty;
 mod monitor;
 mod ssh_ca;
@@ -18,12 +19,10 @@ use muster_wire::token::{ServiceRight, scope};
 use super::lifetime;
 use super::lifetime::CredentialExpiry;
 pub use backup::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
+pub use directory::OrgDirectoryArgs;
 pub use empty::OrgEmptyArgs;
 pub use monitor::OrgMonitorArgs;
 pub use ssh_ca::{OrgSshCaCommand, OrgSshCaSignArgs};
-
-const ORG_DIRECTORY_HELP: &str =
-    "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
 
 /// Commands for an organisation.
 #[derive(Debug, Subcommand)]
@@ -119,14 +118,6 @@ credentials of monitoring systems.")]
     /// Create the authority of SSH user certificates, show its key, or sign a certificate
     #[command(subcommand, after_help = "`rpc org rotate ssh-ca` replaces its key.")]
     SshCa(OrgSshCaCommand),
-}
-
-/// The organisation.
-#[derive(Debug, Clone, Default, Args)]
-pub struct OrgDirectoryArgs {
-    /// The directory.
-    #[arg(long, value_name = "DIR", help = ORG_DIRECTORY_HELP)]
-    pub org: Option<PathBuf>,
 }
 
 /// `rpc org init`.

@@ -10,7 +10,7 @@ mod monitor;
 pub mod names;
 pub mod newcomers;
 pub mod push;
-pub(in crate::commands) mod revoke;
+pub mod revoke;
 mod rotate;
 pub mod show;
 mod ssh_authority;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::OrgDirectoryArgs;
+use super::directory::OrgDirectoryArgs;
 
 /// `rpc org backup`.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use muster_wire::stores::{self, BucketDefinition};
 
-use super::OrgDirectoryArgs;
+use super::directory::OrgDirectoryArgs;
 use crate::cli::lifetime;
 
 /// `rpc org empty`.

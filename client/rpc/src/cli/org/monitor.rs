@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::OrgDirectoryArgs;
+use super::directory::OrgDirectoryArgs;
 use crate::cli::lifetime;
 
 /// `rpc org monitor`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use muster_wire::identity::Identity;
 
-use super::OrgDirectoryArgs;
+use super::directory::OrgDirectoryArgs;
 use crate::cli::lifetime;
 
 /// `rpc org ssh-ca ...`.

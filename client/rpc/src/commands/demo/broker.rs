@@ -10,9 +10,9 @@ use muster_secret::files;
 use serde::Deserialize;
 use tokio::time::{Instant, interval};
 
-use super::process::DemoProcess;
-use super::up::log_tail;
-use super::{DemoError, process, record};
+use super::error::DemoError;
+use super::process::{DemoProcess, log_tail};
+use super::{process, record};
 
 /// Timeout for the broker to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);

@@ -13,7 +13,7 @@ use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 use serde_json::{Value, json};
 
-use super::DemoError;
+use super::error::DemoError;
 use super::fleet::DemoNode;
 use super::machine::{self, CATALOG_PATH};
 use super::policies::DemoPolicies;

@@ -18,12 +18,16 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval};
 
-use super::DemoError;
+use super::error::DemoError;
 
 /// Timeout for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Poll interval during that time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes read from the end of a log.
+const MAX_LOG_BYTES: u64 = 1024 * 1024;
+/// Lines shown of a failed node's log.
+const SHOWN_LOG_LINES: usize = 15;
 
 /// A process identified by PID and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +62,14 @@ pub fn start_process(
     // The entry in /proc exists until the child is waited for, even if it has exited by now.
     let start_time = read_stat(pid).map_or(0, |stat| stat.start_time);
     Ok((child, DemoProcess { pid, start_time }))
+}
+
+/// The last lines of a log, indented.
+pub fn log_tail(path: &Path) -> String {
+    let text = files::read_text(path, MAX_LOG_BYTES).unwrap_or_else(|error| error.to_string());
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines.iter().skip(lines.len().saturating_sub(SHOWN_LOG_LINES));
+    tail.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 impl DemoProcess {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::DemoError;
+use super::error::DemoError;
 use super::process::DemoProcess;
 use muster_secret::files;
 

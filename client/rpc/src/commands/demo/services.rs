@@ -12,7 +12,7 @@ use muster_request::{
 use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
 
-use super::DemoError;
+use super::error::DemoError;
 
 /// Nodes in one request, so that a small machine does not start too many programs at once.
 const NODES_PER_REQUEST: usize = 25;

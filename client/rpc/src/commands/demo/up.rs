@@ -19,14 +19,14 @@ use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;
 
 use super::contexts::GUEST_DIRECTORY;
-use super::error::kind_of_nodes;
+use super::error::{DemoError, kind_of_nodes};
 use super::fleet::DemoNode;
 use super::policies::DemoPolicies;
+use super::process::log_tail;
 use super::ready::ReadinessListener;
 use super::record::DemoRecord;
 use super::{
-    DemoError, broker, contexts, fleet, node, process, ready, record, services, steps,
-    virtual_nodes,
+    broker, contexts, fleet, node, process, ready, record, services, steps, virtual_nodes,
 };
 use crate::broker_program;
 use crate::cli::demo::DemoUpArgs;
@@ -45,10 +45,6 @@ const DEFAULT_NODES: u32 = 5;
 const SILENT_NODES: usize = 25;
 /// Most nodes as separate processes.
 const MAX_PROCESS_NODES: u32 = 500;
-/// Bytes read from the end of a log.
-const MAX_LOG_BYTES: u64 = 1024 * 1024;
-/// Lines shown of a failed node's log.
-const SHOWN_LOG_LINES: usize = 15;
 /// Time for processes to stop after a failed start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -323,14 +319,6 @@ pub async fn await_node(
 /// Path of a node's log.
 fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
-}
-
-/// The last lines of a log, indented.
-pub fn log_tail(path: &Path) -> String {
-    let text = files::read_text(path, MAX_LOG_BYTES).unwrap_or_else(|error| error.to_string());
-    let lines: Vec<&str> = text.lines().collect();
-    let tail = lines.iter().skip(lines.len().saturating_sub(SHOWN_LOG_LINES));
-    tail.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.

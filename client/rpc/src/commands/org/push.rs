@@ -79,7 +79,7 @@ fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Res
 }
 
 /// Prints what was changed of the stores.
-pub(in crate::commands) fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
+pub fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
     for StoreChange { store, kind } in changes {
         match kind {
             StoreChangeKind::Created(replicas) => printer.print_message(format_args!(
