@@ -10,6 +10,7 @@ mod bundles;
 mod catalog_lint;
 mod certificate_authority;
 mod checks;
+mod choria;
 mod command_pipe;
 mod config_deploy;
 mod coverage;
