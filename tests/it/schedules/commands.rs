@@ -92,6 +92,9 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     let known = ["schedule", "simulate", "touch"];
     let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &known).await;
     assert_eq!(simulation["total"], 24, "the stored schedule");
+    let changed = rpc.run(&[&known[..], &["--window", "mon 22:00-23:00"]].concat()).await;
+    assert_eq!(changed.status.code(), Some(4), "{}", describe_output(&changed));
+    assert!(describe_output(&changed).contains("`touch` is simulated as it is stored"));
     // A node that joins later has the second seat, although its name comes first.
     let _later = fleet.start_node("a1.example.net", "{\"role\":\"web\"}");
     fleet.await_nodes(2).await;

@@ -139,7 +139,7 @@ pub struct ScheduleSimulateArgs {
 }
 
 /// What determines the times and the nodes.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(group = ArgGroup::new("timing").args(["every", "cron"]))]
 pub struct ScheduleSpecArgs {
     /// Interval, such as 30m: each node once in each interval
@@ -187,6 +187,14 @@ pub struct ScheduleSpecArgs {
     /// Collective, if not the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HELP_HEADING)]
     pub target: Option<SubjectName>,
+}
+
+impl ScheduleSpecArgs {
+    /// Whether only the collective is given, so that they describe no schedule.
+    pub fn is_only_target(&self) -> bool {
+        let priority = muster_schedule::DEFAULT_PRIORITY;
+        *self == Self { target: self.target.clone(), priority, ..Self::default() }
+    }
 }
 
 /// `rpc schedule list`.

@@ -13,7 +13,7 @@ use muster_wire::identity::{Identity, SubjectName};
 
 use super::add::{check_end, read_spec};
 use super::connect;
-use super::spec::{NewSchedule, build_schedule};
+use super::spec::{NewSchedule, ScheduleArgsError, build_schedule};
 use crate::cli::schedule::ScheduleSimulateArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
@@ -76,6 +76,9 @@ async fn read_schedule(
 ) -> Result<KnownSchedule> {
     let spec = &args.spec;
     if let ([name], None, None) = (args.words.as_slice(), spec.every, &spec.cron) {
+        if !spec.is_only_target() {
+            return Err(ScheduleArgsError::StoredWithOptions(name.clone()).into());
+        }
         return fetch_named(name, spec.target.clone(), cx).await;
     }
     let settings = cx.load_settings()?;

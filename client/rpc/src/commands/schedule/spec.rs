@@ -17,6 +17,9 @@ pub enum ScheduleArgsError {
     /// Neither an interval nor a cron expression.
     #[error("a schedule needs `--every` or `--cron`")]
     NoTiming,
+    /// The name of a stored schedule, with options that would change it.
+    #[error("the schedule `{0}` is simulated as it is stored, without other options")]
+    StoredWithOptions(String),
     /// A condition that only a program on the author's machine can evaluate.
     #[error(
         "`{0}` cannot be the condition of a schedule: the service evaluates it again and again, without this machine's programs and files"
@@ -34,6 +37,9 @@ impl CommandError for ScheduleArgsError {
     fn hints(&self) -> Vec<String> {
         match self {
             Self::NoTiming => vec!["for example `--every 30m`, or `--cron '0 3 * * *'`".to_owned()],
+            Self::StoredWithOptions(_) => {
+                vec!["a changed one is a whole line of `rpc schedule add`: agent, action, and `--every` or `--cron`".to_owned()]
+            }
             Self::LocalCondition(_) => {
                 vec!["use facts, classes, agents and names of nodes".to_owned()]
             }
