@@ -9,6 +9,7 @@ mod compare;
 mod known_differences;
 mod oracle;
 mod outcome;
+mod puppet_resource;
 mod random;
 mod recorded;
 mod records;

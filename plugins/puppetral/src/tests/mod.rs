@@ -4,7 +4,6 @@ mod article;
 mod foreign;
 mod generated;
 mod order;
-mod parity;
 mod permission;
 mod planning;
 mod reading;
