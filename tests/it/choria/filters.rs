@@ -103,8 +103,10 @@ fn classes_and_identities_match_as_in_choria() {
     let filter = NodeFilter::default;
     let names =
         |names: &[&str]| names.iter().try_fold(filter(), |filter, name| filter.with_identity(name));
-    let several = filter().with_words("owner=blue\\ team site.owner=green\\ team");
-    let one_fails = filter().with_words("owner=blue\\ team site.owner=fail");
+    let facts =
+        |facts: [&str; 2]| facts.iter().try_fold(filter(), |filter, fact| filter.with_fact(fact));
+    let several = facts(["owner=blue team", "site.owner=green team"]);
+    let one_fails = facts(["owner=blue team", "site.owner=fail"]);
     let cases = [
         ("class /backup/", true, filter().with_class("/backup/")),
         ("class /apache/", false, filter().with_class("/apache/")),

@@ -14,7 +14,7 @@ use super::{Comparison, compare};
 const COMPOUND: &str =
     "Choria's Go server refuses compound statements; Muster evaluates them, as MCollective did";
 const UID: &str = "a user id of an unnamed machine identifies no caller: the line is malformed, and the file denies everything";
-const PREFIX: &str = "a caller is a name without a prefix, and the whole of it must match";
+const PREFIX: &str = "an expression must match the whole name of a caller, which has no prefix; one that matches none is refused";
 
 const GROUPS: &str =
     "operators cert=ann cert=ben rspec\ndevelopers cert=cat cert=dan\nalone rspec\n";
@@ -69,7 +69,8 @@ fn compare_lines(subject: &str, cases: &[Case]) {
 #[test]
 fn lines_of_policies_decide_as_in_choria() {
     let anyone = "allow\t*\t*\t*\t*";
-    let caller = "allow\tchoria=eve /^up=/ choria=joe\t*\t*\t*";
+    let caller = "allow\tchoria=eve choria=joe\t*\t*\t*";
+    let prefixed = "allow\tchoria=eve /^up=/ choria=joe\t*\t*\t*";
     let action = "allow\t*\trun\t*\t*";
     let fact = "allow\t*\t*\tzone=a\t*";
     let other_fact = "allow\t*\t*\tzone=b\t*";
@@ -86,12 +87,14 @@ fn lines_of_policies_decide_as_in_choria() {
             (caller, "choria=eve", "run", true, Equal),
             (caller, "choria=joe", "run", true, Equal),
             (caller, "other", "run", false, Equal),
-            (caller, "up=bob", "run", true, Different(PREFIX)),
+            (prefixed, "up=bob", "run", true, Refused(PREFIX)),
             (action, "eve", "run", true, Equal),
             (action, "eve", "other", false, Equal),
             (fact, "eve", "run", true, Equal),
             (other_fact, "eve", "run", false, Equal),
             ("allow\t*\t*\tone=~/n/\t*", "eve", "run", true, Equal),
+            // Several tabs are one separator, in both.
+            ("allow\t\t*\t\t*\t\tzone=a\t\tone", "eve", "run", true, Equal),
             (class, "eve", "run", true, Equal),
             (other_class, "eve", "run", false, Equal),
             ("allow\t*\t*\t*\tone two four", "eve", "run", false, Equal),
@@ -129,7 +132,6 @@ fn lines_that_choria_cannot_evaluate_allow_nobody_by_mistake() {
             ("allow\t*\t*\tzone a\t*", "eve", "run", false, Refused(broken)),
             ("allow\tchoria=bob //\t*\t*\t*", "eve", "run", false, Refused(broken)),
             ("allow\tchoria=bob /*/\t*\t*\t*", "eve", "run", false, Refused(broken)),
-            ("allow\t*\t*\t\t*", "eve", "run", false, Refused(broken)),
         ],
     );
     let allowed = Comparison {
