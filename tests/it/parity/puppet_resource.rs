@@ -67,6 +67,8 @@ fn ask_puppet(type_name: &str, name: &str, directories: &Path) -> Value {
     let output = Command::new(find_tool("puppet"))
         .args(["resource", type_name, name, "--to_yaml"])
         .args(puppet_directories(directories))
+        // Puppet asks every package manager in the path, such as pip of the user's own Python.
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
