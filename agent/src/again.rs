@@ -77,7 +77,6 @@ pub struct AgainArgs {
     state_dir: Option<PathBuf>,
 }
 
-/// Hands the request over.
 pub fn ask_for_run(args: &AgainArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let config = load_config(config_file);
     let state = state_directory(args.state_dir.as_ref(), config.as_ref());

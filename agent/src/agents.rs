@@ -51,22 +51,16 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::node_state::SshStateSource;
 
-/// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginSetupError {
-    /// An agent is invalid.
     #[error("cannot load an agent")]
     Agent(#[from] AgentError),
-    /// A data source is invalid.
     #[error("cannot load a data source")]
     Data(#[from] DataSourceError),
-    /// The configuration of a plugin is invalid.
     #[error(transparent)]
     Plugin(#[from] PluginError),
-    /// The daemon's own program, which runs external agents, cannot be found.
     #[error("cannot find the path of the rpcd program")]
     CurrentExe(#[source] io::Error),
-    /// Two agents have the same name.
     #[error("cannot register the agents")]
     Registry(#[from] RegistryError),
 }
@@ -74,11 +68,8 @@ pub enum PluginSetupError {
 /// What agents share with the daemon. Connect the permits and the provisioner when there is a broker.
 #[derive(Debug, Clone)]
 pub struct BrokerHandles {
-    /// Run permits.
     pub permits: PermitClient,
-    /// The provisioning service's data.
     pub provisioner: ProvisionerHandle,
-    /// Open tunnels.
     pub tunnels: TunnelHub,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
@@ -108,10 +99,8 @@ impl BrokerHandles {
     }
 }
 
-/// Agents and data sources of the daemon.
 #[derive(Debug)]
 pub struct ConfiguredPlugins {
-    /// The agents that the configuration enables.
     pub agents: Vec<Agent>,
     /// The data sources, sorted by name.
     pub data_sources: Vec<ValidatedDataSource>,
@@ -134,9 +123,7 @@ pub struct BackgroundPlugins {
     pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
-    /// The workers that change packages.
     pub packages: Arc<PackageWorkers>,
-    /// Renders the message of the day and the prompt.
     pub motd: Arc<MotdRenderer>,
     /// How logins with certificates are decided; `None` if the node does not accept them.
     pub logins: Option<LoginOptions>,
@@ -152,7 +139,6 @@ pub(crate) fn check_plugins(
     Ok((plugins.background, registry))
 }
 
-/// The plugins with the options of this configuration.
 pub(crate) fn configured_plugins(
     config: &Config,
     handles: &BrokerHandles,
@@ -270,7 +256,6 @@ impl DaemonRestarter for DaemonRestart {
     }
 }
 
-/// A plugin with the options of its section.
 fn configure_plugin<P: NodePlugin>(
     sections: &BTreeMap<String, Map<String, Value>>,
     daemon: &DaemonContext,
@@ -295,7 +280,6 @@ fn daemon_context(config: &Config) -> DaemonContext {
     }
 }
 
-/// The data sources of a daemon with default options and this state directory.
 pub fn default_data_sources(
     identity: Identity,
     state: &Path,
@@ -319,7 +303,6 @@ pub(crate) fn build_registry(
     Ok(registry)
 }
 
-/// The configured options of external agents.
 pub fn external_options(config: &Config) -> Result<ExternalOptions, PluginSetupError> {
     let table = config.plugins.get("external").cloned().unwrap_or_default();
     serde_json::from_value(Value::Object(table))
@@ -364,24 +347,20 @@ pub(crate) fn check_schedules(config: &Config) -> Result<PathBuf, PluginSetupErr
     Ok(parse_options::<NrpePlugin>(&config.plugins)?.schedules)
 }
 
-/// The configured options of provisioning.
 pub(crate) fn provisioner_options(
     config: &Config,
 ) -> Result<muster_provisioner::Options, PluginSetupError> {
     Ok(parse_options::<ProvisionerPlugin>(&config.plugins)?)
 }
 
-/// Options of the directory's instance on this host.
 pub(crate) fn directory_options(config: &Config) -> Result<DirectoryOptions, PluginSetupError> {
     Ok(parse_options::<DirectoryPlugin>(&config.plugins)?)
 }
 
-/// Options of the scheduler's instance on this host.
 pub(crate) fn scheduler_options(config: &Config) -> Result<SchedulerOptions, PluginSetupError> {
     Ok(parse_options::<SchedulerPlugin>(&config.plugins)?)
 }
 
-/// The agents of the scheduler's instance.
 pub(crate) fn scheduler_registry(
     handle: &SchedulerHandle,
     config: &Config,
@@ -389,7 +368,6 @@ pub(crate) fn scheduler_registry(
     build_registry(config, vec![muster_scheduler::build_agent(handle)?])
 }
 
-/// The agents of the directory's instance.
 pub(crate) fn directory_registry(
     handle: &DirectoryHandle,
     config: &Config,
@@ -442,7 +420,6 @@ pub(crate) fn build_restart_manager(
     ))
 }
 
-/// The store of restart records in this state directory.
 pub(crate) fn restart_store(state: &Path) -> RestartStore {
     RestartStore::new(state.join("restart"))
 }

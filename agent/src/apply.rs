@@ -92,7 +92,6 @@ pub struct ApplyArgs {
     puppet_state: Vec<PathBuf>,
 }
 
-/// Applies the catalog.
 pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let system: Arc<dyn System> = Arc::new(RealSystem::new(arguments.root.clone()));
     let bytes = read_catalog(arguments)?;

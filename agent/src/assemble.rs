@@ -46,65 +46,47 @@ const AUDIT_HEAD_FILE: &str = "audit.head";
 /// The account token in errors.
 const ACCOUNT_TOKEN: &str = "the account token";
 
-/// Why a daemon cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
-    /// The state directory cannot be created or read.
     #[error("cannot create or read the directory {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     /// Another user can change the state directory, or a file in it.
     #[error(transparent)]
     Unprotected(#[from] muster_secret::ProtectedFileError),
-    /// The lock of the state directory cannot be taken.
     #[error("cannot lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },
-    /// Another daemon holds the lock of the state directory.
     #[error("another rpcd is running with the state directory {}", path.display())]
     Occupied { path: PathBuf },
-    /// The credentials, the account token or a key cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The configured identity differs from the one in the credentials.
     #[error("the configured identity is `{configured}`, but the credentials in {} are for `{found}`", path.display())]
     Identity { configured: Identity, found: Identity, path: PathBuf },
-    /// A broker address is invalid.
     #[error("the broker address is not valid")]
     Broker(#[from] BusError),
     /// The addresses of the broker, or the file of its authority, cannot be used.
     #[error("cannot set up the connection to the broker")]
     Connection(#[source] BusError),
-    /// A built-in plugin cannot be set up.
     #[error(transparent)]
     Plugin(#[from] PluginSetupError),
-    /// A service cannot be started.
     #[error("cannot start a service")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
-    /// The HTTP API of the directory cannot be set up.
     #[error("cannot serve the directory over HTTP")]
     DirectoryHttp(#[from] muster_directory::DirectoryHttpError),
-    /// The agent of a service has no valid name.
     #[error("the agent of a service has no valid name")]
     ServiceName(#[source] muster_wire::identity::NameError),
-    /// The enrolment service cannot be set up.
     #[error("cannot start the enrolment service")]
     Enrol(#[from] muster_enrol::NodeEnrollerError),
-    /// The journal of seen requests cannot be used.
     #[error(transparent)]
     Seen(#[from] SeenError),
-    /// The audit log cannot be used.
     #[error(transparent)]
     Audit(#[from] AuditLogError),
-    /// The enrolment state cannot be used.
     #[error(transparent)]
     NodeEnrolment(#[from] NodeEnrolmentError),
 }
 
-/// A daemon's state and its connection options.
 #[derive(Debug)]
 pub struct AssembledDaemon {
-    /// The state.
     pub core: Arc<DaemonCore>,
-    /// The connection options.
     pub options: BusOptions,
     /// The agents' broker handles; they must be connected too.
     pub broker_handles: BrokerHandles,
@@ -118,9 +100,7 @@ pub struct AssembledDaemon {
     pub engine_dir: PathBuf,
     /// The machine that the daemon itself runs on; a source of facts too.
     pub host: Arc<dyn System>,
-    /// The workers that change packages.
     pub packages: Arc<PackageWorkers>,
-    /// Renders the message of the day and the prompt.
     pub motd: Arc<MotdRenderer>,
     /// How logins with certificates are decided; `None` if the node does not accept them.
     pub logins: Option<LoginOptions>,
@@ -317,7 +297,6 @@ pub(crate) fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError>
     Ok(configured.update(stored.trim()).unwrap_or(configured))
 }
 
-/// The account whose token is in this file.
 pub(crate) fn read_trust(config: &Config, path: &Path) -> Result<AccountTrust, CredentialsError> {
     credentials::read_trust(config, ACCOUNT_TOKEN, path)
 }

@@ -33,19 +33,12 @@ const JOURNAL_MODE: u32 = 0o600;
 /// A request that has begun, with what a reply needs. No inputs: they may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BegunRequest {
-    /// Its id.
     pub request: Uuid,
-    /// The caller.
     pub caller: Identity,
-    /// The public key that signed the request.
     pub caller_key: String,
-    /// The role of its token.
     pub caller_role: String,
-    /// The collective.
     pub collective: SubjectName,
-    /// The agent.
     pub agent: SubjectName,
-    /// The action.
     pub action: SubjectName,
     /// Whether the action may change the node.
     pub changes: bool,
@@ -56,7 +49,6 @@ pub struct BegunRequest {
 }
 
 impl BegunRequest {
-    /// The id of its work on the node.
     pub fn work_id(&self) -> Uuid {
         work_id(&self.caller_key, self.request)
     }
@@ -67,7 +59,6 @@ impl BegunRequest {
     }
 }
 
-/// A line of the journal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum JournalLine<'a> {
@@ -101,8 +92,8 @@ impl BegunRequests {
         Self { path: None, state: Mutex::default() }
     }
 
-    /// Opens the journal. Requests that an earlier daemon left are [`Self::unanswered`]; those older than a request can be are dropped. A damaged line
-    /// is skipped: a power failure tears only lines of requests that were not started. A full disk is reported, and delays nothing.
+    /// Requests that an earlier daemon left are [`Self::unanswered`]; those older than a request can be are dropped. A damaged line is skipped: a
+    /// power failure tears only lines of requests that were not started. A full disk is reported, and delays nothing.
     pub fn open(path: &Path, now: Millis) -> Self {
         let mut state = BegunState::default();
         match read_journal(path) {
@@ -125,7 +116,6 @@ impl BegunRequests {
         open
     }
 
-    /// Records the start of a request.
     pub fn begin(&self, begun: BegunRequest) {
         if self.path.is_none() {
             return;
@@ -138,7 +128,7 @@ impl BegunRequests {
         self.report_failure(written);
     }
 
-    /// Writes all begun requests to disk. Blocks.
+    /// Blocks.
     pub fn sync(&self) {
         let file = lock_mutex(&self.state).file.clone();
         let synced = file.map_or(Ok(()), |file| file.sync_data());
@@ -239,7 +229,6 @@ fn read_journal(path: &Path) -> io::Result<HashMap<Uuid, BegunRequest>> {
     Ok(open)
 }
 
-/// Removes the request that a line of the journal says has ended.
 fn remove_ended(open: &mut HashMap<Uuid, BegunRequest>, id: Uuid) {
     if open.remove(&id).is_none() {
         open.retain(|_, begun| begun.request != id);

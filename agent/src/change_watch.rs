@@ -30,7 +30,6 @@ const FACT_READ_INTERVAL: Duration = Duration::from_secs(10);
 /// Most files of a directory that are compared.
 const MAX_COMPARED_FILES: usize = 1000;
 
-/// The background task.
 pub(crate) struct ChangeWatch {
     core: Arc<DaemonCore>,
     host: Arc<dyn System>,

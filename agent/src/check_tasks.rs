@@ -22,7 +22,6 @@ pub(crate) struct CheckTasks {
 }
 
 impl CheckTasks {
-    /// Starts to run the checks.
     pub(crate) fn start(
         checks: Option<&CheckMonitor>,
         core: &Arc<DaemonCore>,

@@ -9,15 +9,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::files;
 
-/// Maximum number of lines of a file.
 pub const MAX_LINES: usize = 10_000;
-/// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Why the classes were not updated.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassesError {
-    /// The file cannot be read.
     #[error("cannot read classes from {}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// The file exceeds the limits, so it is probably not a list of classes.
@@ -48,7 +45,6 @@ impl ClassStore {
         Self { path, current: RwLock::new(classes), known: AtomicBool::new(true) }
     }
 
-    /// The classes as last read.
     pub fn current(&self) -> Arc<[String]> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }

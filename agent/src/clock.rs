@@ -10,7 +10,6 @@ use muster_wire::Millis;
 pub struct WallClock(Arc<dyn Fn() -> Millis + Send + Sync>);
 
 impl WallClock {
-    /// The machine's clock.
     pub fn system() -> Self {
         Self::new(muster_base::unix_millis_now)
     }

@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::shared::lock_mutex;
 
-/// What one daemon knows of a clone.
 #[derive(Debug)]
 pub(crate) struct CloneWatch {
     boot: Uuid,
@@ -73,7 +72,6 @@ impl CloneWatch {
         lock_mutex(&self.other).filter(|other| now < other.until)
     }
 
-    /// Whether a clone runs.
     pub(crate) fn is_cloned(&self) -> bool {
         self.current(Instant::now()).is_some()
     }

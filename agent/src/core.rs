@@ -53,51 +53,35 @@ use crate::trust_sync::TrustFreshness;
 /// Minimum interval between log lines about unauthenticated messages.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The parts of a daemon that are built from its configuration.
 pub struct CoreParts {
-    /// The node's name and key.
     pub signer: Signer,
-    /// The account token in force.
     pub trust: SharedValue<AccountTrust>,
     /// The collectives; the first is the main one.
     pub collectives: Vec<SubjectName>,
-    /// Facts.
     pub facts: FactStore,
-    /// Classes.
     pub classes: ClassStore,
-    /// The state of subsystems.
     pub state: NodeStateStore,
     /// The node's policies, applied in addition to the broker's permissions.
     pub policy: SharedValue<PolicySet>,
-    /// The agents on offer.
     pub registry: SharedValue<AgentRegistry>,
-    /// The data sources.
     pub data_sources: Arc<[ValidatedDataSource]>,
-    /// The machine that actions operate on.
     pub system: Arc<dyn System>,
-    /// The seen requests.
     pub seen: SeenRequests,
-    /// The requests that have begun and are not answered.
     pub begun: BegunRequests,
-    /// Replies that a repeated request gets again.
     pub sent_replies: SentReplies,
-    /// The audit log.
     pub audit: Arc<AuditLog>,
     /// The tolerated clock difference, in milliseconds.
     pub skew: Millis,
-    /// Settings that restrict the node in addition to its policies.
     pub authority: PolicyOptions,
     /// Whether to accept sensitive inputs that the broker can read.
     pub plain_secrets: bool,
-    /// The clock.
     pub clock: WallClock,
     /// The configuration, for queries.
     pub config: Option<Config>,
-    /// Its file.
     pub config_file: PathBuf,
 }
 
-/// The state of one daemon. Dereferences to its parts: `core.signer`.
+/// Dereferences to its parts: `core.signer`.
 pub struct DaemonCore {
     parts: CoreParts,
     /// Since when it is unknown whether the account token is the newest.
@@ -107,7 +91,6 @@ pub struct DaemonCore {
     /// All agents, including those withheld during provisioning.
     pub(crate) all_agents: SharedValue<AgentRegistry>,
     provisioning_only: AtomicBool,
-    /// The problems of agents that cannot be offered.
     pub(crate) agent_problems: SharedValue<Vec<AgentProblem>>,
     pub(crate) lookups: LookupLimiter,
     /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
@@ -139,7 +122,6 @@ impl Deref for DaemonCore {
 }
 
 impl DaemonCore {
-    /// Builds the state from its parts.
     pub fn new(parts: CoreParts) -> Self {
         let started = parts.clock.now();
         Self {
@@ -194,7 +176,6 @@ impl DaemonCore {
         })
     }
 
-    /// The node's name.
     pub fn identity(&self) -> &Identity {
         self.signer.identity()
     }
@@ -218,7 +199,6 @@ impl DaemonCore {
         self.trust.get().has_other_key(&self.signer.claims().iss)
     }
 
-    /// Replaces the node's own token with a renewed one.
     pub(crate) fn renew_token(&self, token: &str) -> Result<(), NodeTokenRenewalError> {
         renewal::renew_token(&self.signer, &self.trust.get(), token, self.clock.now())
     }
@@ -250,13 +230,12 @@ impl DaemonCore {
         self.registry.set(offered);
     }
 
-    /// Forgets expired requests. Every new request does this too; call it for an idle node.
+    /// Every new request does this too; call it for an idle node.
     pub fn forget_expired(&self) {
         self.seen.forget_expired(self.clock.now());
         self.sent_replies.drop_old(Instant::now());
     }
 
-    /// The current values of the counters.
     pub fn snapshot_counters(&self) -> CounterSnapshot {
         self.counters.to_snapshot(self.started)
     }

@@ -5,17 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use muster_api::CounterSnapshot;
 use muster_wire::Millis;
 
-/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -23,7 +20,6 @@ impl Counter {
 
 /// The counters of one daemon; see [`CounterSnapshot`] for their meaning.
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "documented in CounterSnapshot")]
 pub struct MessageCounters {
     pub total: Counter,
     pub validated: Counter,
@@ -37,7 +33,6 @@ pub struct MessageCounters {
 }
 
 impl MessageCounters {
-    /// The current values.
     pub fn to_snapshot(&self, started: Millis) -> CounterSnapshot {
         CounterSnapshot {
             total: self.total.get(),

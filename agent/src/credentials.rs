@@ -15,19 +15,16 @@ use muster_wire::token::{AccountTrust, KeyPair, PublicKey, ServiceRight, UserCre
 use crate::config::Config;
 use crate::files;
 
-/// Maximum size of a seed file, in bytes.
 const MAX_SEED_BYTES: u64 = 1024;
 
 /// Why a file with credentials, a token or a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// It cannot be read.
     #[error("cannot read {content} from {}", path.display())]
     Read { content: &'static str, path: PathBuf, source: io::Error },
     /// It is a secret that other users can read, or cannot be read.
     #[error(transparent)]
     Exposed(#[from] SecretFileError),
-    /// They are not those of a service with this right.
     #[error("the credentials of {name} in {} have no right to serve `{right}`; create others with `rpc org add service {name} --serve {right} --renew`", path.display())]
     MissingRight { path: PathBuf, name: String, right: ServiceRight },
     /// Its content is invalid, or its signer is not trusted.
@@ -48,7 +45,7 @@ impl CredentialsError {
     }
 }
 
-/// Reads a credentials file. Rejects a file that other users can read.
+/// Rejects a file that other users can read.
 pub(crate) fn read_signer(path: &Path) -> Result<Signer, CredentialsError> {
     read_named_signer(path, "the credentials", "the name in the credentials")
 }
@@ -94,7 +91,6 @@ pub(crate) fn read_trust(
     AccountTrust::new(operator, token.trim()).map_err(CredentialsError::unusable(content, path))
 }
 
-/// Reads the key from a seed file.
 pub(crate) fn read_key(path: &Path) -> Result<KeyPair, CredentialsError> {
     let seed = read_secret(path, SecretOwner::Daemon, MAX_SEED_BYTES)?;
     KeyPair::from_seed(seed.trim()).map_err(CredentialsError::unusable("the key", path))
@@ -106,7 +102,6 @@ pub(crate) fn read_token(content: &'static str, path: &Path) -> Result<String, C
         .map_err(|source| CredentialsError::Read { content, path: path.to_owned(), source })
 }
 
-/// The connection options for the configured broker.
 pub(crate) fn connect_options(config: &Config, signer: &Signer) -> Result<BusOptions, BusError> {
     let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
     let servers = config.broker.urls.iter().map(parse).collect::<Result<_, _>>()?;
@@ -117,7 +112,6 @@ pub(crate) fn connect_options(config: &Config, signer: &Signer) -> Result<BusOpt
     Ok(with_signer(options, signer))
 }
 
-/// The same connection options with another signer.
 pub(crate) fn with_signer(options: BusOptions, signer: &Signer) -> BusOptions {
     BusOptions {
         name: signer.identity().to_string(),

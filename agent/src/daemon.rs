@@ -257,7 +257,6 @@ impl RequestWorker {
     }
 }
 
-/// The reply to an accepted request.
 async fn answer_request(
     core: &Arc<DaemonCore>,
     admission: Result<RequestAdmission, Option<OutgoingReply>>,

@@ -130,7 +130,6 @@ fn check_policies(config: &Config, delivery: &NodeDelivery) -> Result<(), Delive
     }
 }
 
-/// What a delivery changes.
 fn compare_with_disk(
     config_file: &Path,
     config: &Config,

@@ -27,7 +27,6 @@ pub(crate) struct FileRequests {
     pub(crate) restart: Arc<Notify>,
 }
 
-/// The files of this daemon.
 #[derive(Debug)]
 pub(crate) struct DeployableFiles {
     /// Absolute.

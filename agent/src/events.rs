@@ -38,15 +38,11 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PUBLISHED_IDS: usize = 512;
 /// File of the published ids, in the daemon's state directory.
 const PUBLISHED_FILE: &str = "events.json";
-/// Mode of the file of published ids.
 const PUBLISHED_FILE_MODE: u32 = 0o600;
 
-/// Where events come from.
 #[derive(Debug, Clone)]
 pub(crate) struct EventSources {
-    /// The file of published ids.
     published_file: PathBuf,
-    /// The restarts.
     pub(crate) restarts: RestartStore,
     /// Directory of the refresh ledger.
     pub(crate) engine_dir: PathBuf,
@@ -57,7 +53,6 @@ pub(crate) struct EventSources {
 }
 
 impl EventSources {
-    /// The sources of a daemon with this state directory.
     pub(crate) fn new(
         state: &Path,
         engine_dir: PathBuf,
@@ -198,7 +193,7 @@ fn check_event(stored: StoredCheckEvent, node: &Identity) -> Option<FleetEvent> 
     })
 }
 
-/// Signs an event and publishes it. Returns when the broker has received it.
+/// Returns when the broker has received the event.
 async fn publish_event(
     core: &DaemonCore,
     bus: &Bus,
@@ -211,7 +206,6 @@ async fn publish_event(
     Ok(())
 }
 
-/// Why an event was not published.
 #[derive(Debug, thiserror::Error)]
 enum EventPublishError {
     #[error("cannot sign the event")]
@@ -220,7 +214,6 @@ enum EventPublishError {
     Bus(#[from] BusError),
 }
 
-/// What the files have.
 #[derive(Debug, Default)]
 struct StoredEvents {
     /// The outcomes of finished restarts, and the dropped refreshes.
@@ -304,7 +297,7 @@ struct PublishedEvents {
 }
 
 impl PublishedEvents {
-    /// Reads the file. A missing or unreadable file counts as empty: events are then published again.
+    /// A missing or unreadable file counts as empty: events are then published again.
     async fn load(path: PathBuf) -> Self {
         let read = tokio::task::spawn_blocking(move || std::fs::read(path).ok()).await;
         let ids = read.ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok());

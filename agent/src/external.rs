@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use crate::config::LimitsConfig;
 use crate::core::DaemonCore;
 
-/// The external agents of one daemon.
 #[derive(Debug)]
 pub struct ExternalAgentManager {
     core: Arc<DaemonCore>,
@@ -30,7 +29,6 @@ impl ExternalAgentManager {
         Self { built_in: core.all_agents.get(), core, limits, directory: Mutex::new(directory) }
     }
 
-    /// Scans for changes and applies them.
     pub async fn scan_and_apply(&self, mode: ScanMode) {
         let mut directory = self.directory.lock().await;
         let changes = directory.scan(mode).await;
@@ -49,7 +47,6 @@ impl ExternalAgentManager {
         self.core.agent_problems.set(problems.collect());
     }
 
-    /// Scans periodically until `stop`.
     pub async fn poll_changes(self: Arc<Self>, interval: Duration, stop: CancellationToken) {
         loop {
             tokio::select! {

@@ -22,7 +22,6 @@ use crate::shared::lock_mutex;
 const LOW_SPACE_PERCENT: u64 = 5;
 /// Below this number of free bytes, imminent writes may fail.
 const MIN_FREE_BYTES: u64 = 16 * 1024 * 1024;
-/// One day, in seconds.
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// The `provider` metadata value of an external program.
 const EXTERNAL_PROVIDER: &str = "external";
@@ -34,7 +33,7 @@ const MAX_FINDINGS_PER_CHECK: usize = 10;
 pub struct HealthState(Mutex<BTreeMap<&'static str, Vec<HealthFinding>>>);
 
 impl HealthState {
-    /// Replaces the findings of one check. Returns whether they differ from the last ones.
+    /// Returns whether the findings differ from the last ones.
     pub fn set_findings(
         &self,
         check: &'static str,
@@ -140,7 +139,6 @@ pub(crate) fn pending_configuration(core: &DaemonCore) -> Vec<HealthFinding> {
     started.map(|started| started.find_changes(&core.trust.get())).unwrap_or_default()
 }
 
-/// An external agent that cannot be offered.
 fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
     let message = format!("agent {}: {}", problem.agent, problem.problem);
     new_finding("plugins", FindingLevel::Error, message)

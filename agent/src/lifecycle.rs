@@ -51,25 +51,18 @@ use crate::{again_tasks, login, lost, metrics};
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why a daemon ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum LifecycleError {
-    /// It cannot be built.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// It cannot be enrolled.
     #[error(transparent)]
     NodeEnrolment(#[from] NodeEnrolmentError),
-    /// Signals cannot be received.
     #[error("cannot install signal handlers")]
     Signals(#[source] std::io::Error),
-    /// The daemon's own program cannot be found.
     #[error("cannot find the path of the rpcd program")]
     Program(#[source] std::io::Error),
-    /// The connection options are invalid.
     #[error("cannot set up the connection to the broker")]
     Connect(#[source] BusError),
-    /// The addresses of the broker are invalid.
     #[error("cannot set up the connection to the broker")]
     Follow(#[source] FollowError),
     /// The broker connection was lost while subscribing.
@@ -77,7 +70,6 @@ pub enum LifecycleError {
     Subscribe(#[source] BusError),
 }
 
-/// Runs until a signal ends it.
 pub async fn run_until_signal(
     loaded: &Config,
     config_file: &Path,
@@ -180,7 +172,6 @@ pub async fn run_until_signal(
     Ok(supervisor.shutdown_kind())
 }
 
-/// What agents share with the daemon, with its files.
 fn file_handles(
     config: &Config,
     requests: &FileRequests,
@@ -222,11 +213,9 @@ async fn start_externals(
     Ok((Arc::new(externals), options.poll_interval()))
 }
 
-/// The result of waiting for enrolment.
 enum BootstrapOutcome {
     /// Enrolled: the effective configuration.
     Enrolled(Box<Config>),
-    /// A signal ended the wait.
     Shutdown(ShutdownKind),
 }
 
@@ -293,7 +282,6 @@ async fn seal_audit(core: Arc<DaemonCore>) {
     }
 }
 
-/// The state of the daemon's background tasks.
 #[derive(Clone)]
 struct DaemonSupervisor {
     core: Arc<DaemonCore>,
@@ -389,7 +377,7 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Starts the shutdown. A stop overrides a pending restart.
+    /// A stop overrides a pending restart.
     fn begin_shutdown(&self, kind: ShutdownKind) {
         let restart = kind == ShutdownKind::Restart;
         if self.stop.is_cancelled() {

@@ -7,7 +7,6 @@ use muster_base::error_chain;
 
 use crate::config::Config;
 
-/// The default state directory of a daemon.
 const DEFAULT_STATE_DIR: &str = "/var/lib/muster";
 
 /// The daemon's configuration, if it exists. An invalid one is ignored, because it must not prevent the restart of a service.

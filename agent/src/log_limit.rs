@@ -25,12 +25,10 @@ pub const WINDOW_DURATION: Duration = Duration::from_secs(10);
 /// Number of suppressed lines of this process.
 static LEFT_OUT_LINES: AtomicU64 = AtomicU64::new(0);
 
-/// The number of suppressed lines of this process.
 pub fn left_out_lines() -> u64 {
     LEFT_OUT_LINES.load(Ordering::Relaxed)
 }
 
-/// The window of one statement.
 #[derive(Debug, Clone, Copy)]
 struct StatementWindow {
     opened: Instant,
@@ -68,7 +66,6 @@ pub struct LimitedFormat<F> {
 }
 
 impl<F> LimitedFormat<F> {
-    /// Limits this formatter, which writes this format.
     pub fn new(inner: F, format: LogFormat) -> Self {
         Self::with_clock(inner, format, Arc::new(Instant::now))
     }

@@ -47,7 +47,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Reason in the audit log for certificates that are not verified.
 const INVALID_CERTIFICATE: &str = "ssh_certificate";
 
-/// Why a login is refused.
 #[derive(Debug, thiserror::Error)]
 enum LoginRefusal {
     #[error("the daemon cannot read the query; rpcd ssh-principals may be of another version")]
@@ -78,7 +77,6 @@ pub(crate) fn spawn_logins(
     options.map(|options| tokio::spawn(serve_logins(Arc::clone(core), options)))
 }
 
-/// Serves until the daemon stops.
 async fn serve_logins(core: Arc<DaemonCore>, options: LoginOptions) {
     let answering = async {
         let listener = bind_until_open(&core, &options.socket).await;
@@ -151,7 +149,7 @@ async fn answer_query(core: &DaemonCore, mut stream: UnixStream) -> io::Result<(
     stream.shutdown().await
 }
 
-/// Decides and records. Returns the accepted principal.
+/// Returns the accepted principal.
 fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRefusal> {
     if !is_user_name(&query.user) {
         return Err(LoginRefusal::User(query.user.clone()));
@@ -200,7 +198,6 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     Ok(key_id.caller.to_string())
 }
 
-/// Records a refusal of a verified certificate.
 fn refuse_recorded(
     core: &DaemonCore,
     query: &LoginQuery,

@@ -35,7 +35,6 @@ const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Maximum number of requests with waiting or running queries.
 const MAX_ADMITTED_REQUESTS: usize = 256;
 
-/// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
 enum LookupError {
     #[error("this node has no such data source")]
@@ -153,7 +152,6 @@ impl RequestLookups {
         }
     }
 
-    /// Restarts the time limit.
     fn restart_deadline(&mut self) {
         self.deadline = Instant::now() + LOOKUP_TIMEOUT;
     }

@@ -139,7 +139,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code of an error. A permanently refused enrolment has its own code, so that the service manager does not restart the daemon.
+/// A permanently refused enrolment has its own code, so that the service manager does not restart the daemon.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref() {
         Some(LifecycleError::NodeEnrolment(NodeEnrolmentError::Refused { .. })) => {
@@ -208,7 +208,6 @@ fn write_man_pages(directory: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs many nodes instead of one.
 fn start_virtual_nodes(
     args: &virtual_nodes::VirtualNodesArgs,
     config_file: &Path,

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use nix::libc;
 
-/// Releases unused memory. Costs a few milliseconds, plus a page fault for each released page that is used again.
+/// Costs a few milliseconds, plus a page fault for each released page that is used again.
 pub(crate) fn release_unused() {
     // If smaps is unreadable, release nothing; nothing depends on it.
     if let Ok(maps) = fs::read_to_string("/proc/self/smaps") {

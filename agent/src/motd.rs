@@ -44,7 +44,6 @@ enum PrintedText {
     Issue,
 }
 
-/// Runs the command.
 pub fn write_motd(arguments: &MotdArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let config = enrolment::effective_config(&Config::load(config_file)?)?;
     let plugins =

@@ -48,7 +48,7 @@ impl NodeStateStore {
         !self.sources.is_empty() && self.current.get().is_none()
     }
 
-    /// Reads all sources. A state that exceeds the limits counts as empty. Blocks.
+    /// A state that exceeds the limits counts as empty. Blocks.
     pub fn refresh(&self, system: &dyn System) {
         let mut state = Map::new();
         for source in &self.sources {

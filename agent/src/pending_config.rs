@@ -35,8 +35,7 @@ pub(crate) struct StartedConfig {
 type FileDigest = Option<[u8; 32]>;
 
 impl StartedConfig {
-    /// Records the configuration of a daemon that starts. `effective` is the one with the values of the enrolment. Call it before the files are used: a change in
-    /// between is then reported, not missed.
+    /// `effective` is the one with the values of the enrolment. Call it before the files are used: a change in between is then reported, not missed.
     pub(crate) fn record(config_file: &Path, loaded: &Config, effective: &Config) -> Self {
         let with_digest = |path: PathBuf| {
             let digest = digest_file(&path);

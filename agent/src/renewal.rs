@@ -4,7 +4,6 @@ use muster_wire::Millis;
 use muster_wire::sign::{Signer, SignerRenewError};
 use muster_wire::token::{AccountTrust, TokenError, UserRole};
 
-/// Why a renewed token is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeTokenRenewalError {
     /// Peers would reject it.
@@ -13,7 +12,6 @@ pub enum NodeTokenRenewalError {
     /// It does not replace the current one.
     #[error(transparent)]
     Renew(#[from] SignerRenewError),
-    /// It is for another role.
     #[error("the renewed token is for another role")]
     Role,
 }

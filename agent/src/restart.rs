@@ -97,7 +97,6 @@ pub struct RestartWorkerArgs {
     key: String,
 }
 
-/// Requests a restart.
 pub fn restart_when_idle(
     args: &RestartWhenIdleArgs,
     config_file: &Path,

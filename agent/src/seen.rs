@@ -30,13 +30,11 @@ const COMPACT_THRESHOLD: usize = 65_536;
 /// Passes of a compaction that write without the lock. Each pass is shorter than the one before, unless requests arrive faster than the disk writes.
 const UNLOCKED_PASSES: usize = 4;
 
-/// The seen requests of one node.
 #[derive(Debug)]
 pub struct SeenRequests {
     inner: Mutex<SeenState>,
     /// Notified when the journal has grown enough for a compaction.
     grown: Notify,
-    /// The state of the journal at start.
     journal_state: JournalState,
     /// The start time on the node's clock.
     wall_start: Millis,
@@ -47,7 +45,6 @@ pub struct SeenRequests {
 /// The state of the previous daemon's journal at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalState {
-    /// Complete.
     Intact,
     /// Missing, on a machine where no daemon has run.
     Missing,
@@ -95,8 +92,8 @@ impl SeenRequests {
         }
     }
 
-    /// Opens the journal at this path. Skips a torn or damaged record. Without free disk space it opens too: writes then fail until there is space.
-    /// `ran_before` is whether other files show that a daemon has run before.
+    /// Skips a torn or damaged record. Without free disk space it opens too: writes then fail until there is space. `ran_before` is whether other
+    /// files show that a daemon has run before.
     pub fn open(path: &Path, now: Millis, ran_before: bool) -> Result<Self, SeenError> {
         let to_error = |source| SeenError { path: path.to_owned(), source };
         let bytes = files::allow_missing(std::fs::read(path)).map_err(to_error)?;
@@ -130,7 +127,6 @@ impl SeenRequests {
         })
     }
 
-    /// The state of the journal at start.
     pub fn journal_state(&self) -> JournalState {
         self.journal_state
     }
@@ -171,7 +167,7 @@ impl SeenRequests {
         Ok(insertion)
     }
 
-    /// Forgets expired requests. Needed on an idle node, which gets no new requests.
+    /// Needed on an idle node, which gets no new requests.
     pub fn forget_expired(&self, now: Millis) {
         let mut inner = self.lock();
         inner.cache.remove_expired(self.now(now));
@@ -186,7 +182,7 @@ impl SeenRequests {
         self.grown.notified().await;
     }
 
-    /// Syncs the journal to disk. Blocks.
+    /// Blocks.
     pub fn sync(&self) -> Result<(), SeenError> {
         let (file, path, renamed) = {
             let inner = self.lock();
@@ -276,7 +272,6 @@ impl SeenRequests {
 }
 
 impl JournalState {
-    /// The problem with the journal, for the log and the health report.
     pub fn problem(self) -> Option<String> {
         let problem = match self {
             Self::Intact | Self::Missing => return None,

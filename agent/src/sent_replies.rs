@@ -15,14 +15,12 @@ use crate::shared::lock_mutex;
 /// Shortest time between two repetitions of one reply: captured requests must not cause more traffic than they need.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The replies of one node.
 #[derive(Debug)]
 pub struct SentReplies {
     changes: Mutex<ReplyPool>,
     others: Mutex<ReplyPool>,
 }
 
-/// A reply, and where it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentReply {
     /// The caller's inbox.
@@ -90,7 +88,6 @@ impl SentReplies {
             .find_map(|pool| lock_mutex(pool).repeat(work, now))
     }
 
-    /// Drops replies that are too old.
     pub fn drop_old(&self, now: Instant) {
         for pool in [&self.changes, &self.others] {
             lock_mutex(pool).shrink(now);

@@ -37,7 +37,6 @@ use crate::upkeep;
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The running services.
 #[derive(Debug, Default)]
 pub(crate) struct CentralServices(Vec<JoinHandle<()>>);
 
@@ -75,7 +74,6 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     Ok(())
 }
 
-/// Starts the configured services.
 pub(crate) async fn start_services(
     config: &Config,
     handle: &ProvisionerHandle,
@@ -141,7 +139,6 @@ fn follow_nodes(
     tokio::spawn(service.run_until_stopped(stop.clone()))
 }
 
-/// Creates clients with a service's connection and key.
 fn client_factory(
     core: &DaemonCore,
     bus: &Bus,
@@ -154,7 +151,6 @@ fn client_factory(
     })
 }
 
-/// Answers the requests to a service's agent.
 fn answer_requests<P: NodePlugin>(
     config: &Config,
     core: Arc<DaemonCore>,

@@ -8,12 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct SharedValue<T>(Arc<RwLock<Arc<T>>>);
 
 impl<T> SharedValue<T> {
-    /// Creates it with this value.
     pub fn new(value: T) -> Self {
         Arc::new(value).into()
     }
 
-    /// The current value.
     pub fn get(&self) -> Arc<T> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -36,7 +34,6 @@ impl<T> From<Arc<T>> for SharedValue<T> {
     }
 }
 
-/// Locks a mutex.
 pub(crate) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,19 +9,16 @@ pub(crate) const CONNECTED_STATUS: &str = "connected to the broker";
 /// How a daemon ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownKind {
-    /// It stopped.
     Stopped,
     /// It restarts with the current program file.
     Restart,
 }
 
-/// What a signal demands.
 pub(crate) enum DaemonSignal {
     Reload,
     Shutdown(ShutdownKind),
 }
 
-/// The handled signals.
 pub(crate) struct SignalStreams {
     hangup: Signal,
     terminate: Signal,
@@ -30,7 +27,6 @@ pub(crate) struct SignalStreams {
 }
 
 impl SignalStreams {
-    /// Installs the handlers.
     pub(crate) fn install_handlers() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -40,7 +36,6 @@ impl SignalStreams {
         })
     }
 
-    /// Waits for a signal.
     pub(crate) async fn next_signal(&mut self) -> DaemonSignal {
         tokio::select! {
             _ = self.hangup.recv() => DaemonSignal::Reload,

@@ -39,7 +39,6 @@ pub struct SshPrincipalsArgs {
     socket: PathBuf,
 }
 
-/// Runs the command.
 #[expect(clippy::print_stdout, reason = "the principal is this command's output")]
 pub fn ask_daemon(args: &SshPrincipalsArgs) -> anyhow::Result<ExitCode> {
     if args.certificate.len() > MAX_CERTIFICATE_BYTES {

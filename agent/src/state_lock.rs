@@ -12,7 +12,6 @@ use crate::assemble::AssembleError;
 
 /// How long a child that a killed daemon was just starting may outlive it on a busy machine.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Poll interval of the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Excludes other daemons from a state directory until dropped.

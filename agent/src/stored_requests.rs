@@ -21,7 +21,6 @@ const READ_DELAYS: [Duration; 5] = [
     Duration::from_millis(600),
 ];
 
-/// Reads stored requests for one node.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredRequestReader {
     bus: Bus,
@@ -29,7 +28,6 @@ pub(crate) struct StoredRequestReader {
     permits: Arc<Semaphore>,
 }
 
-/// Why a request was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoredReadError {
     #[error("{MAX_CONCURRENT_READS} requests are being read already")]
@@ -47,7 +45,6 @@ impl StoredRequestReader {
         Self { bus, node, permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)) }
     }
 
-    /// The signed request of this reference.
     pub(crate) async fn read_request(
         &self,
         reference: &RequestReference,

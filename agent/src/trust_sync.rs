@@ -44,7 +44,6 @@ const STALE_REPORT_MILLIS: Millis = 60 * 60 * 1000;
 /// The nodes of a fleet spread their reads of an announced token over this time, for each 32 KiB of it.
 const SPREAD_PER_BLOCK: Duration = Duration::from_secs(1);
 const SPREAD_BLOCK_BYTES: u64 = 32 * 1024;
-/// Maximum spread.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
 
 /// Since when it is unknown whether the daemon's account token is the newest.
@@ -67,7 +66,6 @@ struct LookupProblem {
 }
 
 impl TrustFreshness {
-    /// Creates it with this confirmation time.
     pub(crate) fn starting_at(confirmed_at: Millis) -> Self {
         Self { confirmed_at: AtomicU64::new(confirmed_at), ..Self::default() }
     }
@@ -87,7 +85,6 @@ impl TrustFreshness {
         self.confirmed_at.fetch_min(at, Ordering::AcqRel);
     }
 
-    /// When the token was last confirmed.
     pub fn confirmed_at(&self) -> Millis {
         self.confirmed_at.load(Ordering::Acquire)
     }
@@ -131,12 +128,9 @@ impl TrustFreshness {
     }
 }
 
-/// An accepted token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenChange {
-    /// A new account token.
     Account(String),
-    /// A new token of the node.
     Node(String),
     /// The current account token was confirmed as the newest. Sent only if a maximum age is set.
     Confirmed,
@@ -183,7 +177,6 @@ impl TrustSync {
         sync
     }
 
-    /// Follows changes until `stop`.
     pub(crate) async fn follow_changes(mut self, stop: CancellationToken) {
         let mut heads = self.heads.take();
         let mut events = self.bus.subscribe_events();

@@ -13,7 +13,6 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest excerpt of the output in a message.
 const MAX_OUTPUT_CHARS: usize = 300;
 
-/// The program and the configuration of the next daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct NextDaemon {
     program: PathBuf,

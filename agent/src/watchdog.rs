@@ -15,7 +15,6 @@ use crate::signals::notify_systemd;
 /// Pulses within the time limit of the service manager. A notification needs one of each loop: two or three fit into the limit.
 const PULSES_PER_LIMIT: u32 = 6;
 
-/// The loops that are watched.
 #[derive(Debug)]
 pub(crate) struct LoopMonitor {
     /// The time between pulses; none without a watchdog.
@@ -46,7 +45,6 @@ impl LoopMonitor {
         Arc::new(Self { period, loops: Mutex::default() })
     }
 
-    /// Watches one more loop.
     pub(crate) fn watch_loop(&self) -> LoopPulse {
         let turned = Arc::new(AtomicBool::new(true));
         let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,7 +21,7 @@ const INITIAL_TAIL_BYTES: u64 = 64 * 1024;
 /// Maximum size of the head file, which stores the last checkpoint, in bytes.
 const MAX_HEAD_BYTES: u64 = 8192;
 
-/// Opens the log for appending. A new file gets the configured mode and group; an existing file keeps its own.
+/// A new file gets the configured mode and group; an existing file keeps its own.
 pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         let mut builder = DirBuilder::new();
@@ -79,7 +79,6 @@ pub(super) fn is_same_file(a: &File, b: &File) -> io::Result<bool> {
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
-/// The end of a log file.
 #[derive(Debug, Default)]
 pub(super) struct AuditLogTail {
     /// The chain position; `None` without a complete chained line.
@@ -93,7 +92,6 @@ pub(super) struct AuditLogTail {
 }
 
 impl AuditLogTail {
-    /// Reads the end of a file.
     pub(super) fn read_file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let file_length = file.metadata()?.len();

@@ -12,7 +12,6 @@ use super::files::{self, AuditLogTail};
 use super::options::AuditOptions;
 use crate::files::allow_missing;
 
-/// The open log.
 #[derive(Debug)]
 pub(super) struct ChainedLog {
     options: AuditOptions,
@@ -47,7 +46,6 @@ struct PendingPreamble {
 pub(super) struct ShortWrite {
     /// The number of records that were written.
     pub(super) written: usize,
-    /// The cause.
     pub(super) error: io::Error,
 }
 
@@ -211,7 +209,6 @@ impl ChainedLog {
         Some((since + self.options.settings.checkpoint_every).saturating_duration_since(now))
     }
 
-    /// Syncs the file to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -226,7 +223,7 @@ impl ChainedLog {
         self.replace_file(file)
     }
 
-    /// Rotates the file. A failure is logged and retried later; no records are lost.
+    /// A failure is logged and retried later; no records are lost.
     fn rotate(&mut self) {
         // Set first, so that a failed rotation is retried only after another `max_bytes`.
         self.rotate_at = self.size.saturating_add(self.options.settings.max_bytes);

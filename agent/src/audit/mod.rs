@@ -28,7 +28,6 @@ use writer::LogOperation;
 
 use crate::config::AuditConfig;
 
-/// Maximum number of lines in the queue.
 const MAX_QUEUED_LINES: usize = 1024;
 /// How long to wait for the thread on close: a disk that hangs must not keep the daemon from stopping.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,7 +52,6 @@ pub enum AuditLogError {
     Unresponsive,
 }
 
-/// The state of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditLogStatus {
     /// Records in the queue.
@@ -96,13 +94,13 @@ impl AuditLog {
         Ok(Self { fail_closed_root, changes: AuditStream::open(options)?, secondary })
     }
 
-    /// Checks that a log with these settings can be opened at this path. Creates nothing.
+    /// Creates nothing.
     pub fn check(path: &Path, settings: &AuditConfig) -> Result<(), AuditLogError> {
         files::check_log(path, settings)
             .map_err(|source| AuditLogError::File { path: path.to_owned(), source })
     }
 
-    /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
+    /// Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
     pub fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
         self.stream_for(record.class).record_decision(record)
     }

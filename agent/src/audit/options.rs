@@ -7,16 +7,13 @@ use muster_wire::sign::Signer;
 use super::record::RecordClass;
 use crate::config::AuditConfig;
 
-/// The options of an audit log.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
     /// The file of changes. The files of refusals and reads are beside it: `audit-refusals.log` and `audit-reads.log`.
     pub path: PathBuf,
-    /// The settings of each file.
     pub settings: AuditConfig,
     /// Where the last checkpoint is stored outside the log, so that truncation of the log is detected.
     pub head: Option<PathBuf>,
-    /// The node's identity and signing key.
     pub signer: Signer,
     /// The account token, which certifies the signer's token.
     pub account: String,
@@ -28,7 +25,6 @@ impl AuditOptions {
         Self { path, settings: AuditConfig::default(), head: None, signer, account }
     }
 
-    /// The options of the file of one class.
     pub(super) fn for_class(&self, class: RecordClass) -> Self {
         Self {
             path: class.class_path(&self.path),

@@ -15,7 +15,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// The decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditVerdict {
@@ -25,7 +24,6 @@ pub enum AuditVerdict {
     Executed,
     /// Work that an action had begun ended after its reply; `reason` and `data` say how.
     Ended,
-    /// The caller is not allowed.
     Denied,
     /// It did not run for another reason: stale, invalid, busy.
     Refused,
@@ -63,17 +61,13 @@ impl RecordClass {
 /// A decision about a request of an authenticated caller.
 #[derive(Debug, Clone, Serialize)]
 pub struct AuditRecord {
-    /// The class of the record.
     #[serde(skip)]
     pub class: RecordClass,
     /// When it was decided, by the node's clock.
     #[serde(serialize_with = "serialize_time")]
     pub time: Millis,
-    /// The decision.
     pub verdict: AuditVerdict,
-    /// The request.
     pub request: Uuid,
-    /// The caller.
     pub caller: Identity,
     /// The public key that signed the request (`U...`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,13 +75,9 @@ pub struct AuditRecord {
     /// The role of the token that signed the request; omitted for callers.
     #[serde(skip_serializing_if = "is_caller", serialize_with = "serialize_role")]
     pub caller_role: UserRole,
-    /// The collective.
     pub collective: SubjectName,
-    /// The agent.
     pub agent: SubjectName,
-    /// The action.
     pub action: SubjectName,
-    /// The trace that the request is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
     /// The inputs, with sensitive ones redacted.
@@ -102,7 +92,6 @@ pub struct AuditRecord {
     /// The schedule, if a scheduler sent the request in the name of the schedule's author, who is the caller.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
-    /// The status of the reply.
     #[serde(rename = "statuscode", skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
     /// The reason, if the status alone does not determine it.
@@ -143,16 +132,13 @@ impl AuditRecord {
 /// The schedule that a request was sent for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ScheduleRecord {
-    /// Its name.
     pub schedule: SubjectName,
-    /// The service that sent the request.
     pub scheduler: Identity,
 }
 
 /// The approval of a request by a second person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApprovalRecord {
-    /// The approver.
     pub approver: Identity,
     /// The public key that signed the approval (`U...`).
     pub approver_key: String,
@@ -174,7 +160,6 @@ pub(super) struct RefusalRecord {
     pub(super) count: u64,
 }
 
-/// Records that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct LostRecords {
     #[serde(serialize_with = "serialize_time")]
@@ -184,7 +169,7 @@ pub(super) struct LostRecords {
     pub(super) count: u64,
 }
 
-/// A record as one line of JSON with its newline. Fails if the record cannot be encoded as JSON.
+/// Includes the newline.
 pub(super) fn encode_line(record: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');

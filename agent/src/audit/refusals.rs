@@ -12,7 +12,6 @@ use super::record::{AuditVerdict, RefusalRecord};
 
 /// How long refusals of one reason are counted before the count is written.
 pub(super) const WINDOW_DURATION: Duration = Duration::from_secs(10);
-/// Maximum number of characters kept of a message's claim.
 const MAX_CLAIMED_CHARS: usize = 200;
 
 /// The open windows, by reason. Reasons are constants of the program, so their number is bounded.
@@ -70,7 +69,6 @@ impl RefusalWindows {
         self.0.values().map(|window| window.opened + WINDOW_DURATION).min()
     }
 
-    /// Closes all windows when the log closes.
     pub(super) fn close_all(&mut self) -> Vec<RefusalRecord> {
         std::mem::take(&mut self.0).into_values().filter_map(|window| window.unwritten).collect()
     }

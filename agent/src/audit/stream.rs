@@ -48,7 +48,6 @@ pub(super) struct AuditStreamState {
     pub(super) failing: Mutex<Option<String>>,
     /// An account token that the thread has not read yet.
     pub(super) account: Mutex<Option<String>>,
-    /// The last line.
     pub(super) last: Mutex<Option<AuditAnchor>>,
 }
 
@@ -75,7 +74,7 @@ impl AuditStream {
         Ok(Self { path, fail_closed, commands: Some(commands), ended: Mutex::new(ended), shared })
     }
 
-    /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
+    /// Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
     pub(super) fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
         let sent = self.send_line(record);
         match (lock_mutex(&self.shared.failing).clone(), sent) {
@@ -152,7 +151,6 @@ impl AuditStream {
         *lock_mutex(&self.shared.account) = Some(token.to_owned());
     }
 
-    /// The state of the log.
     pub(super) fn status(&self) -> AuditLogStatus {
         AuditLogStatus {
             waiting: self.shared.waiting.load(Ordering::Relaxed),
@@ -195,7 +193,6 @@ impl AuditStreamState {
         self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).is_ok()
     }
 
-    /// Counts records that were lost.
     pub(super) fn add_lost(&self, count: u64) {
         self.lost_ever.fetch_add(count, Ordering::Relaxed);
         self.lost.fetch_add(count, Ordering::AcqRel);

@@ -22,7 +22,6 @@ const MAX_IDLE_WAIT: Duration = Duration::from_secs(10);
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// Time until a failed checkpoint is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum size of a batch, in bytes.
 const MAX_BATCH_BYTES: usize = 256 * 1024;
 
 /// What the thread does after all earlier lines are written.
@@ -36,18 +35,15 @@ pub(super) enum LogOperation {
     Seal,
 }
 
-/// A command for the thread.
 #[derive(Debug)]
 pub(super) enum WriterCommand {
     /// Write a line, newline included.
     Write(Vec<u8>),
     /// Write a line, and send whether it is in the file.
     WriteConfirmed(Vec<u8>, oneshot::Sender<Result<(), String>>),
-    /// Perform an operation and send its result.
     Perform(LogOperation, SyncSender<io::Result<()>>),
 }
 
-/// The state of the thread.
 #[derive(Debug)]
 pub(super) struct AuditWriter {
     pub(super) log: ChainedLog,
@@ -108,7 +104,6 @@ impl AuditWriter {
         due.fold(MAX_IDLE_WAIT, Duration::min)
     }
 
-    /// Processes one command and those queued after it.
     fn process_commands(&mut self, first: WriterCommand, commands: &Receiver<WriterCommand>) {
         if matches!(first, WriterCommand::Write(_)) {
             pause(BATCH_DELAY);

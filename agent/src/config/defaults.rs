@@ -26,12 +26,10 @@ const DEFAULTS: &str = include_str!("defaults.toml");
 pub(super) struct DetectedDefaults {
     /// The machine's full name, if it is a valid identity.
     pub(super) identity: Option<Identity>,
-    /// The path of the classes file.
     pub(super) classes: &'static str,
 }
 
 impl DetectedDefaults {
-    /// Detects the values of this machine.
     pub(super) fn detect() -> Self {
         let [.., last] = CLASSES_FILE_PATHS;
         Self {
@@ -44,7 +42,7 @@ impl DetectedDefaults {
     }
 }
 
-/// Sets every default; `main` is the configuration file.
+/// `main` is the configuration file.
 pub(super) fn set_defaults(
     reader: &mut ConfigReader,
     main: &Path,

@@ -8,13 +8,10 @@ use muster_wire::identity::NameError;
 
 use super::settings::SettingOrigin;
 
-/// The configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file exceeds the size limit.
     #[error("{} has {size} bytes; the limit is {limit} bytes", path.display())]
     TooLarge { path: PathBuf, size: u64, limit: u64 },
     /// Not UTF-8, or not TOML.
@@ -28,13 +25,11 @@ pub enum ConfigError {
 /// One wrong or missing value.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigFault {
-    /// A value of the wrong type.
     #[error("{origin}: `{key}` is {found}; it must be {expected}")]
     Type { key: String, origin: SettingOrigin, found: &'static str, expected: String },
     /// A value of the right type that is not allowed.
     #[error("{origin}: `{key}` is {value}; it must be {expected}")]
     Value { key: String, origin: SettingOrigin, value: String, expected: String },
-    /// A value that is not a valid name.
     #[error("{origin}: `{key}`: {error}")]
     Name { key: String, origin: SettingOrigin, error: NameError },
     /// A URL that contains a user name or password. The message omits the URL, because it contains a secret.
@@ -69,7 +64,6 @@ impl ConfigFault {
 pub struct ConfigWarning {
     /// The unknown dotted key.
     pub key: String,
-    /// Where it is set.
     pub origin: SettingOrigin,
     /// The known key that was probably intended.
     pub nearest: Option<String>,

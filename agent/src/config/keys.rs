@@ -2,10 +2,8 @@
 
 use muster_base::nearest_name;
 
-/// The kind of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfigValueKind {
-    /// A node's name.
     Identity,
     /// At least one collective name.
     Names,
@@ -17,7 +15,6 @@ pub(super) enum ConfigValueKind {
     Path,
     /// A path, or empty for none.
     OptionalPath,
-    /// A boolean.
     Flag,
     /// An integer in this inclusive range.
     Number(u64, u64),
@@ -31,20 +28,17 @@ pub(super) enum ConfigValueKind {
     OptionalAddress,
     /// An HTTP URL with a loopback, link-local or IPv6 unique local address; empty for none.
     OptionalLinkUrl,
-    /// One of these values.
     Choice(&'static [&'static str]),
 }
 
 /// What a dotted path matches in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyMatch {
-    /// A key with a value of this kind.
     Value(ConfigValueKind),
     /// A table that contains known keys.
     Table,
     /// Below `plugins.<name>`: the plugin validates it.
     Free,
-    /// An unknown key.
     Unknown,
 }
 
@@ -150,7 +144,6 @@ pub(super) fn is_plugin_path(path: &[String]) -> bool {
         && paths.any(|(name, options)| name == plugin && options.contains(&option.as_str()))
 }
 
-/// The table entry that matches a path.
 pub(super) fn match_key(path: &[String]) -> KeyMatch {
     if path.first().is_some_and(|first| first == "plugins") {
         return if path.len() < 2 { KeyMatch::Table } else { KeyMatch::Free };

@@ -40,10 +40,9 @@ use crate::files;
 /// The configuration file unless `--config` names another.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
 
-/// Maximum size of a configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The merged configuration. Dereferences to [`ConfigValues`]: `config.broker.urls`.
+/// Dereferences to [`ConfigValues`]: `config.broker.urls`.
 #[derive(Debug, Clone)]
 pub struct Config {
     values: ConfigValues,
@@ -63,18 +62,14 @@ impl Deref for Config {
     }
 }
 
-/// What a machine received at its enrolment.
 #[derive(Debug)]
 pub struct EnrolledValues {
-    /// Its name.
     pub identity: Identity,
     /// Its collectives; empty if none were set.
     pub collectives: Vec<SubjectName>,
     /// Facts from its bootstrap token.
     pub facts: BTreeMap<String, String>,
-    /// The file with its credentials.
     pub credentials: PathBuf,
-    /// The file with the account token.
     pub account: PathBuf,
 }
 
@@ -167,7 +162,6 @@ impl Config {
         config
     }
 
-    /// The sources of the node's facts.
     pub fn fact_sources(&self) -> FactSources {
         let facts = &self.facts;
         FactSources {
@@ -183,7 +177,7 @@ impl Config {
         }
     }
 
-    /// The configuration with this place of the broker. What differs from the files comes from the account token.
+    /// What differs from the files comes from the account token.
     #[must_use]
     pub fn with_broker(&self, place: BrokerPlace) -> Self {
         let mut config = self.clone();

@@ -20,7 +20,6 @@ pub(super) struct ConfigReader {
     pub(super) warnings: Vec<ConfigWarning>,
 }
 
-/// A file being read.
 struct ConfigSource<'a> {
     path: &'a Path,
     text: &'a str,
@@ -232,7 +231,7 @@ fn is_fact_pattern(value: &Value) -> bool {
     value.as_str().is_some_and(is_pattern)
 }
 
-/// Parses a listen address. A port alone means loopback; host names are rejected, because their address may change.
+/// A port alone means loopback; host names are rejected, because their address may change.
 fn parse_address(given: &str) -> Option<SocketAddr> {
     let port = given.parse().ok();
     port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
@@ -343,7 +342,7 @@ fn describe_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Converts a TOML value to JSON. Dates become strings; numbers that JSON cannot represent are rejected.
+/// Dates become strings; numbers that JSON cannot represent are rejected.
 fn to_json(value: &DeValue<'_>) -> Result<Value, ValueFault> {
     Ok(match value {
         DeValue::String(text) => Value::String(text.to_string()),

@@ -48,7 +48,7 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// A value for display. The keys of plugin tables are unknown here, so secrets are detected by their names.
+/// The keys of plugin tables are unknown here, so secrets are detected by their names.
 pub(super) fn redact_setting(path: &[String], value: &Value) -> Value {
     let is_plugin = path.first().is_some_and(|first| first == "plugins");
     if is_plugin && path.iter().skip(2).any(|name| looks_secret(name)) {

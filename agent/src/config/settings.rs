@@ -8,19 +8,14 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingOrigin {
-    /// Not set; the default.
     Default,
-    /// A line of a file.
     File {
-        /// The path of the file, as found.
         path: PathBuf,
         /// The line number, from 1.
         line: usize,
     },
-    /// The enrolment of this machine.
     Enrolled,
     /// The account token, which the operator signs.
     Account,
@@ -37,7 +32,6 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// One value and its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SettingEntry {
     pub(super) value: Value,
@@ -49,7 +43,7 @@ pub(super) struct SettingEntry {
 pub(super) struct MergedSettings(BTreeMap<Vec<String>, SettingEntry>);
 
 impl MergedSettings {
-    /// Sets a value. Replaces existing values at, above and below the key; an empty table replaces nothing.
+    /// Replaces existing values at, above and below the key; an empty table replaces nothing.
     pub(super) fn set(&mut self, path: Vec<String>, setting: SettingEntry) {
         let empty_table = setting.value.as_object().is_some_and(Map::is_empty);
         if empty_table && self.0.keys().any(|known| known.starts_with(&path)) {
@@ -79,7 +73,6 @@ impl MergedSettings {
         keys.into_iter().filter(differs).map(|path| path.join(".")).collect()
     }
 
-    /// All settings, by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &SettingEntry)> {
         self.0.iter().map(|(path, setting)| (path.as_slice(), setting))
     }

@@ -11,36 +11,22 @@ use muster_wire::identity::{Identity, SubjectName};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// All sections, as merged.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ConfigValues {
-    /// The node's name.
     pub identity: Identity,
     /// The collectives that the node joins; the first is its main one.
     pub collectives: Vec<SubjectName>,
-    /// The broker connection.
     pub broker: BrokerConfig,
-    /// The trusted operator and account.
     pub trust: TrustConfig,
-    /// File paths.
     pub paths: PathsConfig,
-    /// How facts are collected.
     pub facts: FactsConfig,
-    /// Concurrency, queue and output limits.
     pub limits: LimitsConfig,
-    /// Freshness of requests.
     pub requests: RequestsConfig,
-    /// The verdict for agents without a policy file.
     pub policy: PolicyConfig,
-    /// The audit log.
     pub audit: AuditConfig,
-    /// The daemon's log.
     pub log: LogConfig,
-    /// The metrics endpoint.
     pub metrics: MetricsConfig,
-    /// What the node publishes for the directory.
     pub registration: RegistrationConfig,
-    /// How the daemon stops.
     pub drain: DrainConfig,
     /// How a machine without credentials is enrolled.
     pub provisioning: ProvisioningConfig,
@@ -49,7 +35,6 @@ pub struct ConfigValues {
     pub plugins: BTreeMap<String, Map<String, Value>>,
 }
 
-/// Section `broker`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct BrokerConfig {
     /// The broker URLs, tried in turn.
@@ -67,7 +52,6 @@ pub struct BrokerConfig {
     pub reconnect_spread: Duration,
 }
 
-/// Section `trust`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TrustConfig {
     /// The operator's public key (`O...`).
@@ -79,7 +63,6 @@ pub struct TrustConfig {
     pub max_age: Duration,
 }
 
-/// Section `paths`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PathsConfig {
     /// Persistent state: seen requests, the engine's ledger.
@@ -88,7 +71,6 @@ pub struct PathsConfig {
     pub facts_d: PathBuf,
     /// The classes that configuration management assigned to the node, one per line.
     pub classes: PathBuf,
-    /// Action policies.
     pub policies: PathBuf,
     /// DDLs in addition to the built-in ones.
     pub ddls: PathBuf,
@@ -98,7 +80,6 @@ pub struct PathsConfig {
     pub root: PathBuf,
 }
 
-/// Section `facts`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FactsConfig {
     /// The interval of fact collection.
@@ -114,7 +95,6 @@ pub struct FactsConfig {
     pub cloud_imds_v1: bool,
 }
 
-/// Section `limits`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct LimitsConfig {
     /// Maximum number of concurrent actions per agent.
@@ -147,7 +127,6 @@ impl LimitsConfig {
     }
 }
 
-/// Section `requests`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RequestsConfig {
     /// How far a caller's clock may be ahead of the node's clock.
@@ -157,12 +136,10 @@ pub struct RequestsConfig {
     pub plain_secrets: bool,
 }
 
-/// Section `policy`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PolicyConfig {
     /// The verdict for an agent without a policy file.
     pub default: RuleVerdict,
-    /// Further restrictions.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -182,7 +159,6 @@ impl Default for PolicyOptions {
     }
 }
 
-/// Section `audit`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct AuditConfig {
     /// Whether a request that cannot be recorded is refused.
@@ -193,7 +169,6 @@ pub struct AuditConfig {
     pub max_bytes: u64,
     /// How many rotated files are kept.
     pub keep: u32,
-    /// The permission bits of a new file.
     #[serde(deserialize_with = "deserialize_octal")]
     pub mode: u32,
     /// The group of a new file; absent: the daemon's group.
@@ -220,38 +195,31 @@ impl Default for AuditConfig {
     }
 }
 
-/// Section `log`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct LogConfig {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
-    /// Text or JSON.
     pub format: LogFormat,
 }
 
-/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// Human-readable text.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// Section `metrics`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct MetricsConfig {
     /// The listen address of metrics and health over HTTP, without TLS or authentication; absent: disabled.
     pub listen: Option<SocketAddr>,
 }
 
-/// Section `registration`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RegistrationConfig {
     /// Whether the node publishes its record and heartbeats.
     pub enabled: bool,
-    /// Time between two heartbeats.
     #[serde(rename = "heartbeat_seconds", deserialize_with = "deserialize_seconds")]
     pub heartbeat: Duration,
     /// Time after which facts that always change are published again.
@@ -265,7 +233,6 @@ pub struct RegistrationConfig {
     pub state_interval: Duration,
     /// Facts that always change: a new value alone is no reason for a new record.
     pub volatile_facts: Vec<String>,
-    /// Facts that are not published.
     pub excluded_facts: Vec<String>,
     /// Facts of which only a hash is published.
     pub hashed_facts: Vec<String>,
@@ -273,7 +240,6 @@ pub struct RegistrationConfig {
     pub yield_to_older: bool,
 }
 
-/// Section `drain`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DrainConfig {
     /// How long running actions may continue when the daemon stops.
@@ -281,7 +247,6 @@ pub struct DrainConfig {
     pub timeout: Duration,
 }
 
-/// Section `provisioning`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ProvisioningConfig {
     /// The bootstrap `.creds` file, with which the machine requests enrolment while it has no credentials.

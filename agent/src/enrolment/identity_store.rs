@@ -21,9 +21,7 @@ use crate::clock::WallClock;
 const PROPOSAL_FILE: &str = "newcomer.json";
 /// The credentials. Secret. Written last.
 const CREDENTIALS_FILE: &str = "node.creds";
-/// The enrolment details.
 const ENROLMENT_FILE: &str = "enrolled.json";
-/// The fleet's account token.
 const ACCOUNT_FILE: &str = "account.jwt";
 /// The node's renewed token, in the state directory.
 pub(crate) const RENEWED_TOKEN_FILE: &str = "token.jwt";
@@ -32,16 +30,13 @@ const PROVISIONING_MARKER: &str = "provisioning";
 /// The marker of a node whose provisioning has ended.
 const DISABLED_MARKER: &str = "provision.disabled";
 
-/// Maximum size of each of these files, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The identity files of the state directory.
 #[derive(Debug, Clone)]
 pub struct IdentityStore {
     directory: PathBuf,
 }
 
-/// The proposed identity of a machine.
 pub(super) struct ProposedIdentity {
     pub(super) identity: Identity,
     pub(super) key: KeyPair,
@@ -59,10 +54,8 @@ struct StoredIdentityRef<'a> {
     seed: &'a str,
 }
 
-/// The details that a node received at enrolment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentDetails {
-    /// Its name.
     pub identity: Identity,
     /// Its collectives, unless its configuration sets others.
     pub collectives: Vec<SubjectName>,
@@ -91,7 +84,6 @@ impl IdentityStore {
         self.directory.join(CREDENTIALS_FILE)
     }
 
-    /// The fleet's account token.
     pub fn account_path(&self) -> PathBuf {
         self.directory.join(ACCOUNT_FILE)
     }
@@ -130,7 +122,6 @@ impl IdentityStore {
             && !self.directory.join(DISABLED_MARKER).exists()
     }
 
-    /// Reads the enrolment details.
     pub fn read_enrolment(&self) -> Result<EnrolmentDetails, NodeEnrolmentError> {
         let path = self.directory.join(ENROLMENT_FILE);
         let bytes = self.open_state()?.read_file(ENROLMENT_FILE, MAX_FILE_BYTES)?;
@@ -186,8 +177,7 @@ impl IdentityStore {
         Ok(self.open_state()?.replace_file(PROPOSAL_FILE, &bytes)?)
     }
 
-    /// Stores an accepted enrolment. The credentials are written last: without them the machine requests enrolment again, and gets the same
-    /// response.
+    /// The credentials are written last: without them the machine requests enrolment again, and gets the same response.
     pub(super) fn store_enrolment(
         &self,
         proposal: &ProposedIdentity,

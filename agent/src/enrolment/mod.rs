@@ -30,10 +30,8 @@ use crate::credentials::CredentialsError;
 pub(crate) use identity_store::RENEWED_TOKEN_FILE;
 pub use identity_store::{EnrolmentDetails, IdentityStore};
 
-/// The agents that a node offers during provisioning.
 pub const PROVISIONING_AGENTS: [&str; 2] = ["provision", "rpcutil"];
 
-/// Why enrolment fails.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrolmentError {
     /// The bootstrap credentials or the bootstrap account cannot be used.
@@ -45,22 +43,17 @@ pub enum NodeEnrolmentError {
     /// The received token does not match the key of this machine.
     #[error("the received credentials cannot be used")]
     Received(#[from] UserCredentialsError),
-    /// The state directory cannot be written.
     #[error("cannot store the identity of this machine")]
     State(#[from] SystemError),
-    /// A state file cannot be parsed.
     #[error(
         "{} is damaged; if this machine was never enrolled, remove the file to start enrolment again with a new key",
         path.display()
     )]
     Damaged { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    /// The key generation failed.
     #[error("cannot generate a key")]
     Key(#[from] KeyError),
-    /// The enrolment request cannot be signed.
     #[error("cannot sign the enrolment request")]
     Seal(#[from] EnvelopeSignError),
-    /// A broker address or a connection setting is invalid.
     #[error("cannot set up the connection to the broker")]
     Bus(#[from] BusError),
     /// Enrolment was refused permanently; a retry would not help.
@@ -91,7 +84,6 @@ pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     Ok(follower.map_or_else(|| config.clone(), |follower| config.with_broker(follower.place())))
 }
 
-/// The configuration with the details of the enrolment.
 fn enrolled_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     let store = IdentityStore::in_directory(&config.paths.state);
     if config.broker.credentials.exists() || !store.has_credentials() {

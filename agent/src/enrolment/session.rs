@@ -41,7 +41,6 @@ const NAME_POLL_INTERVAL: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection attempt may take before more detail is logged.
 const CONNECT_WARN_INTERVAL: Duration = Duration::from_secs(20);
-/// The facts that the enrolment request contains.
 const REPORTED_FACTS: [&str; 7] =
     ["cloud", "is_virtual", "kernel", "kernelrelease", "os", "processors", "virtual"];
 /// The parts of the fact `networking` in the request.
@@ -54,7 +53,6 @@ pub(super) struct BootstrapCredentials {
 }
 
 impl BootstrapCredentials {
-    /// Reads the configured files.
     pub(super) fn read_files(config: &Config, path: &Path) -> Result<Self, NodeEnrolmentError> {
         let signer = credentials::read_bootstrap_signer(path)?;
         let account = &config.provisioning.account;
@@ -174,7 +172,6 @@ enum EnrolmentDecision {
     Refused(EnrolmentRefusal),
 }
 
-/// The result of an attempt.
 enum EnrolmentAttempt {
     Decided(EnrolmentDecision),
     /// Retry after at least this pause.
@@ -210,7 +207,7 @@ impl EnrolmentSession<'_> {
         }
     }
 
-    /// Waits for the broker connection. The connection logs its own errors; every 20 s this checks and logs whether the bootstrap token is valid.
+    /// The connection logs its own errors; every 20 s this checks and logs whether the bootstrap token is valid.
     async fn wait_connected(&self) {
         while tokio::time::timeout(CONNECT_WARN_INTERVAL, self.bus.wait_connected()).await.is_err()
         {
@@ -355,7 +352,7 @@ fn cloud_name(facts: &NodeFacts) -> Option<Identity> {
     Identity::parse(name).ok()
 }
 
-/// The facts in the enrolment request. The enroller does not need addresses of all interfaces, disks or memory.
+/// The enroller does not need addresses of all interfaces, disks or memory.
 fn reported_facts(facts: &NodeFacts) -> NodeFacts {
     let mut reported = Map::new();
     for name in REPORTED_FACTS {

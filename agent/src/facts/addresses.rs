@@ -33,7 +33,6 @@ const MAX_PARTS: usize = 1000;
 /// How long a part may take; the kernel replies at once.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InterfaceAddress {
     /// The interface, or the label of an IPv4 address such as `eth0:1`.

@@ -6,7 +6,7 @@ use sysinfo::{CpuRefreshKind, DiskRefreshKind, Disks, MemoryRefreshKind, Refresh
 
 use super::{hostname, network, os, virtualization};
 
-/// Collects all built-in facts. Unavailable ones are omitted.
+/// Unavailable facts are omitted.
 pub(super) fn collect_builtin(system: &dyn System) -> Map<String, Value> {
     let mut facts = Map::new();
     let mut put = |name: &str, value: Option<Value>| {

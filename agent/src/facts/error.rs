@@ -8,7 +8,6 @@ use muster_system::SystemError;
 
 use super::cloud::CloudError;
 
-/// A source that failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no new facts from {source_name}; {}",
@@ -19,33 +18,25 @@ pub struct FactProblem {
     pub source_name: String,
     /// Whether its earlier facts are still in use.
     pub uses_last_good: bool,
-    /// The error.
     #[source]
     pub error: FactError,
 }
 
-/// The errors of one source.
 #[derive(Debug, thiserror::Error)]
 pub enum FactError {
-    /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The facts exceed the size limit.
     #[error("the facts exceed {limit} bytes; remove facts that are not used")]
     TooLarge { limit: usize },
     /// An empty file, which is probably being written.
     #[error("the file is empty")]
     Empty,
-    /// Not UTF-8.
     #[error("the text is not UTF-8")]
     NotText,
-    /// Not JSON.
     #[error("not valid JSON")]
     Json(#[source] serde_json::Error),
-    /// Not YAML.
     #[error("not valid YAML: {0}")]
     Yaml(String),
-    /// A line without `=`, or without a name before it.
     #[error("line {number} does not have the form `name=value`")]
     Line { number: usize },
     /// Not an object, or an object that exceeds the limits.
@@ -54,7 +45,6 @@ pub enum FactError {
     /// It could not be started or did not finish.
     #[error("cannot run the program")]
     Run(#[source] SystemError),
-    /// A metadata service failed.
     #[error(transparent)]
     Cloud(#[from] CloudError),
     /// Its exit code was not 0.

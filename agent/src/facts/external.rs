@@ -17,7 +17,6 @@ use super::error::FactError;
 use super::parse::{FactFormat, parse_facts};
 use crate::files;
 
-/// Timeout of an executable.
 const FACT_PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of Facter, which collects many facts.
 const FACTER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -43,7 +42,6 @@ pub(super) fn gather_directory(
     Ok(sources.collect())
 }
 
-/// Runs Facter.
 pub(super) fn run_facter(system: &dyn System, program: &Path) -> GatheredFacts {
     let name = program.display().to_string();
     let argv = [name.clone(), "--json".to_owned()];

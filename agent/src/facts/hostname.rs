@@ -3,10 +3,8 @@
 use std::fs::File;
 use std::io::Read as _;
 
-/// Maximum number of bytes read from a file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// The machine's host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName {
     /// The first label: `db1`.

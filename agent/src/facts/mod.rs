@@ -36,7 +36,6 @@ const BUILTIN_SOURCE: &str = "the built-in collector";
 /// The name of the enrolment facts in problem messages.
 const BOOTSTRAP_SOURCE: &str = "the bootstrap token";
 
-/// The sources of facts.
 #[derive(Debug, Clone)]
 pub struct FactSources {
     /// The node's name; always the fact `identity`, which no source can override.
@@ -99,7 +98,6 @@ impl FactStore {
         Self { sources, current: facts.into(), last_good: Mutex::default() }
     }
 
-    /// The facts as of the last collection.
     pub fn current(&self) -> Arc<NodeFacts> {
         self.current.get()
     }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 /// The file with Debian's point release.
 const DEBIAN_VERSION_PATH: &str = "/etc/debian_version";
-/// Maximum size of these files, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// Reads below the machine's root; a root without these files, such as a scratch directory, gets the host's values.

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 
 use super::error::FactError;
 
-/// The format of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FactFormat {
     Json,
@@ -15,7 +14,6 @@ pub(super) enum FactFormat {
 }
 
 impl FactFormat {
-    /// The format of a file, by its extension.
     pub(super) fn from_extension(extension: &str) -> Option<Self> {
         match extension {
             "json" => Some(Self::Json),
@@ -36,7 +34,7 @@ impl FactFormat {
     }
 }
 
-/// Parses a text of a known format. The result is within the limits of facts.
+/// The result is within the limits of facts.
 pub(super) fn parse_facts(
     format: FactFormat,
     bytes: &[u8],

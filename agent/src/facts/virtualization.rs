@@ -2,7 +2,6 @@
 
 use std::fs;
 
-/// The value for a physical machine.
 pub(super) const PHYSICAL: &str = "physical";
 
 /// The indicators of a container or hypervisor.
@@ -16,11 +15,9 @@ struct VirtualizationClues {
     container: String,
     /// Vendor and product of the mainboard, from the firmware.
     board: String,
-    /// Whether the processor has the hypervisor flag.
     hypervisor: bool,
 }
 
-/// Inspects this machine.
 pub(super) fn detect_virtualization() -> &'static str {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let vendor = text("/sys/class/dmi/id/sys_vendor");

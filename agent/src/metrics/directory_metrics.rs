@@ -7,10 +7,8 @@ use muster_directory::{DirectoryHandle, DirectoryHttpMetrics};
 use super::exposition::{MetricKind, MetricsPage};
 use super::request_metrics::RequestMetrics;
 
-/// The instance that runs in this daemon.
 #[derive(Debug)]
 pub(crate) struct RunningDirectory {
-    /// Its index.
     pub(crate) handle: DirectoryHandle,
     /// Its requests over the broker.
     pub(crate) requests: Arc<RequestMetrics>,

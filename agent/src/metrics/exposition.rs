@@ -2,12 +2,9 @@
 
 use std::fmt::{self, Display, Write as _};
 
-/// The media type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The prefix of every metric name.
 const METRIC_PREFIX: &str = "muster";
 
-/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MetricKind {
     /// Only increases, until the daemon restarts.
@@ -18,7 +15,6 @@ pub(super) enum MetricKind {
     Summary,
 }
 
-/// A page being written.
 #[derive(Debug, Default)]
 pub(super) struct MetricsPage(String);
 
@@ -30,7 +26,6 @@ pub(super) struct MetricFamily<'p> {
 }
 
 impl MetricsPage {
-    /// Starts a metric.
     pub(super) fn begin_metric(
         &mut self,
         name: &'static str,
@@ -49,14 +44,13 @@ impl MetricsPage {
         MetricFamily { page: &mut self.0, name }
     }
 
-    /// The whole page.
     pub(super) fn into_text(self) -> String {
         self.0
     }
 }
 
 impl MetricFamily<'_> {
-    /// Adds one value. Label names are constants of the program.
+    /// Label names are constants of the program.
     pub(super) fn add_sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         self.add_part("", labels, value)
     }

@@ -8,7 +8,6 @@ use tokio::net::TcpListener;
 
 /// Maximum number of connections; a further one closes the oldest, so that slow clients cannot block others.
 const MAX_CONNECTIONS: usize = 32;
-/// Limits of each connection.
 const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 8 * 1024,
     head_timeout: Duration::from_secs(5),

@@ -31,14 +31,10 @@ const MAX_CONCURRENT_PAGES: usize = 2;
 /// An error of one of these checks makes the node unready. The node can still reply under other errors: an invalid policy denies.
 const READINESS_CHECKS: [&str; 3] = ["audit", "credentials", "disk"];
 
-/// The state that the endpoints report.
 #[derive(Debug, Clone)]
 pub struct MetricsContext {
-    /// The daemon's state.
     pub core: Arc<DaemonCore>,
-    /// Its connection.
     pub bus: Bus,
-    /// Open tunnels.
     pub tunnels: TunnelHub,
     /// Whether the daemon has subscribed.
     pub ready: Arc<AtomicBool>,
@@ -74,7 +70,6 @@ pub async fn serve_metrics(address: SocketAddr, context: MetricsContext) {
     }
 }
 
-/// The handler of the endpoints.
 #[derive(Debug)]
 struct MetricsEndpoints {
     context: MetricsContext,

@@ -22,7 +22,7 @@ type PlainMetric = (&'static str, &'static str, u64);
 /// A metric with one sample for each agent: its name, help and value.
 type AgentMetric = (&'static str, &'static str, fn(&AgentLoad) -> usize);
 
-/// Renders all metrics. Inspects disks; blocks.
+/// Inspects disks; blocks.
 pub(super) fn render_page(context: &MetricsContext) -> String {
     let (mut page, core) = (MetricsPage::default(), &*context.core);
     add_daemon_metrics(&mut page, core);

@@ -69,7 +69,6 @@ impl<'a> KnownAction<'a> {
     const OTHER: Self = Self { agent: OTHER_LABEL, action: OTHER_LABEL };
 }
 
-/// The labels of an action's outcome.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OutcomeLabels {
     pub(super) agent: String,
@@ -126,7 +125,6 @@ impl RequestMetrics {
         }) += 1;
     }
 
-    /// Records the duration of an action.
     pub(crate) fn record_duration(&self, known: KnownAction<'_>, time: Duration) {
         let key = |known: KnownAction<'_>| (known.agent.to_owned(), known.action.to_owned());
         let mut durations = lock_mutex(&self.durations);
@@ -135,7 +133,7 @@ impl RequestMetrics {
         summary.sum += time;
     }
 
-    /// Records a refusal by a stage. Stages and reasons are constants of the program, so their number is bounded.
+    /// Stages and reasons are constants of the program, so their number is bounded.
     pub(crate) fn record_refusal(&self, stage: StageName, reason: &'static str) {
         *lock_mutex(&self.refusals).entry((stage, reason)).or_default() += 1;
     }

@@ -18,7 +18,6 @@ pub(crate) enum RequestRejection {
     Refused(Box<RefusedRequest>),
 }
 
-/// A refusal of an authenticated caller's request.
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
     pub(super) verified: VerifiedRequest,
@@ -30,7 +29,6 @@ pub(crate) struct RefusedRequest {
 }
 
 impl RequestRejection {
-    /// A refusal with this status and message.
     pub(super) fn new_refusal(
         verified: VerifiedRequest,
         status: ReplyStatus,
@@ -44,7 +42,6 @@ impl RequestRejection {
 /// The result for a message that was not refused.
 #[derive(Debug)]
 pub enum RequestAdmission {
-    /// The request is to be executed.
     Accepted(Box<AcceptedRequest>),
     /// Data sources must decide whether the request targets this node or is allowed.
     Undecided(Box<PendingAdmission>),
@@ -58,7 +55,6 @@ pub struct PendingAdmission {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// The pending decision.
 #[derive(Debug)]
 pub(super) enum PendingCheck {
     /// Whether the request targets this node.
@@ -68,7 +64,6 @@ pub(super) enum PendingCheck {
 }
 
 impl PendingCheck {
-    /// The request.
     pub(super) fn verified_request(&self) -> &VerifiedRequest {
         match self {
             Self::Target(verified) => verified,

@@ -12,7 +12,6 @@ use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
 use crate::seen::SeenError;
 
-/// Why a request is not approved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApprovalRefusal {
     #[error("it requires the approval of {0}")]

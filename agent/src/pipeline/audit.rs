@@ -12,8 +12,8 @@ use crate::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
 use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 
-/// Records the start of an action. Returns a refusal if the log must be complete and cannot be written. An action that amounts to root access waits until
-/// its record is in the file, unless the node is configured otherwise.
+/// Returns a refusal if the log must be complete and cannot be written. An action that amounts to root access waits until its record is in the file,
+/// unless the node is configured otherwise.
 pub(super) async fn record_start(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
@@ -35,7 +35,7 @@ pub(super) async fn record_start(
     })
 }
 
-/// Records the end of an action. An action that never started, because the node was busy or could not store the request, is recorded as refused.
+/// An action that never started, because the node was busy or could not store the request, is recorded as refused.
 pub(super) fn record_end(
     core: &DaemonCore,
     accepted: &AcceptedRequest,

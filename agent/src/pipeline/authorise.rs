@@ -24,7 +24,6 @@ const BUSY_RETRY_MILLIS: u64 = 10_000;
 
 /// The policy's result without queries.
 pub(super) enum AuthorisationOutcome {
-    /// The caller is allowed.
     Allowed(AcceptedRequest),
     /// Data sources must decide; contains the permit of the waiting request.
     Pending(AcceptedRequest, OwnedSemaphorePermit),

@@ -87,7 +87,6 @@ pub(super) fn run_immediately(
     Some(outcome)
 }
 
-/// Builds the call and its context.
 fn build_call(
     core: &Arc<DaemonCore>,
     accepted: &AcceptedRequest,

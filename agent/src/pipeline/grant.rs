@@ -63,7 +63,6 @@ pub(super) fn apply_grant(
     }
 }
 
-/// The refusal of a request whose grant does not permit it.
 pub(super) fn refuse(verified: VerifiedRequest, refusal: &GrantRefusal) -> RequestRejection {
     let rule = error_chain(refusal);
     let message = format!("the request of a schedule is refused: {rule}");
@@ -129,7 +128,7 @@ fn compare_request(
     }
 }
 
-/// Whether this node matches. Schedules that read data sources are not valid, so nothing waits here.
+/// Schedules that read data sources are not valid, so nothing waits here.
 fn matches_filter(core: &DaemonCore, filter: &NodeFilter) -> bool {
     filter.is_empty()
         || core.with_node_view(|node| {

@@ -179,7 +179,6 @@ fn validate_request(
     stage_timer::end_stage(StageName::Validate, valid)
 }
 
-/// Records a refusal and builds its reply.
 fn reject_request(core: &DaemonCore, rejection: RequestRejection) -> Option<OutgoingReply> {
     match rejection {
         RequestRejection::Silent => None,

@@ -18,23 +18,17 @@ use crate::audit::{ApprovalRecord, ScheduleRecord};
 use crate::begun::BegunRequest;
 use crate::sent_replies::SentReply;
 
-/// A received message.
 #[derive(Debug)]
 pub struct IncomingMessage {
-    /// Its subject.
     pub subject: String,
-    /// Its reply subject.
     pub reply_to: Option<String>,
-    /// Its payload.
     pub payload: Bytes,
 }
 
 /// A request of an authenticated caller.
 #[derive(Debug)]
 pub struct VerifiedRequest {
-    /// The request.
     pub request: Request,
-    /// The caller.
     pub caller: Arc<VerifiedUser>,
     /// The caller's own inbox, if it wants a reply.
     pub reply_to: Option<String>,
@@ -51,7 +45,6 @@ pub struct VerifiedRequest {
 /// A request that targets this node and is valid and allowed.
 #[derive(Debug)]
 pub struct AcceptedRequest {
-    /// The request.
     pub verified: VerifiedRequest,
     /// The agents on offer when it was accepted.
     pub registry: Arc<AgentRegistry>,
@@ -73,7 +66,6 @@ pub struct AcceptedRequest {
     pub approver: Option<ApprovalRecord>,
 }
 
-/// A message to send.
 #[derive(Debug)]
 pub struct OutgoingReply {
     /// The caller's inbox.
@@ -85,7 +77,6 @@ pub struct OutgoingReply {
 }
 
 impl OutgoingReply {
-    /// The reply as it is kept.
     pub(crate) fn to_sent(&self) -> SentReply {
         SentReply { subject: self.subject.clone(), payload: self.payload.clone() }
     }
@@ -96,7 +87,6 @@ impl OutgoingReply {
 pub(super) struct UnverifiedMessage;
 
 impl AcceptedRequest {
-    /// The entry in the journal of begun requests.
     pub(super) fn to_begun_request(&self, now: Millis) -> BegunRequest {
         let (request, caller) = (&self.verified.request, &self.verified.caller);
         BegunRequest {

@@ -15,16 +15,12 @@ use uuid::Uuid;
 
 use crate::core::DaemonCore;
 
-/// The receiver of progress, and its request.
 #[derive(Debug)]
 pub(super) struct ProgressListener {
     /// The caller's own inbox.
     pub(super) inbox: String,
-    /// The request.
     pub(super) request: Uuid,
-    /// The requested agent.
     pub(super) agent: SubjectName,
-    /// The requested action.
     pub(super) action: SubjectName,
 }
 

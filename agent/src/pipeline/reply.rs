@@ -19,7 +19,7 @@ use super::passed_values::{OutgoingReply, VerifiedRequest};
 use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 
-/// The reply to an executed request. `max_payload` is the broker's maximum message size, in bytes.
+/// `max_payload` is the broker's maximum message size, in bytes.
 pub(super) fn build_reply(
     core: &DaemonCore,
     verified: &VerifiedRequest,
@@ -78,7 +78,6 @@ pub(crate) fn build_late_reply(
     Some(OutgoingReply { subject, payload, begun: Some(begun.work_id()) })
 }
 
-/// The reply to a refused request.
 pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Option<OutgoingReply> {
     let (message, reason) = visible_refusal(core, refused);
     let outcome = CallOutcome::new_refusal(refused.status, message, reason);

@@ -12,7 +12,6 @@ use super::passed_values::{AcceptedRequest, VerifiedRequest};
 #[derive(Debug, Clone, Default)]
 pub(super) struct StageTimer(Option<ActiveTimer>);
 
-/// An active timer.
 #[derive(Debug, Clone)]
 pub(super) struct ActiveTimer {
     since: Instant,
@@ -28,7 +27,6 @@ impl StageTimer {
         Self(Some(running))
     }
 
-    /// Ends a stage.
     pub(super) fn end_stage(&mut self, stage: StageName) {
         if let Some(running) = &mut self.0 {
             running.end_stage(stage);
@@ -55,7 +53,6 @@ impl StageTimer {
         running.add_stage(StageName::Check, elapsed.saturating_sub(outcome.queued + outcome.took));
     }
 
-    /// The timer, if active.
     pub(super) fn active_timer(&self) -> Option<ActiveTimer> {
         self.0.clone()
     }
@@ -83,7 +80,6 @@ impl ActiveTimer {
     }
 }
 
-/// A value that carries a stage timer through the stages.
 pub(super) trait HasStageTimer {
     fn stage_timer(&mut self) -> &mut StageTimer;
 }

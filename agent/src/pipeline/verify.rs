@@ -11,8 +11,7 @@ use super::passed_values::{IncomingMessage, UnverifiedMessage, VerifiedRequest};
 use super::stage_timer::StageTimer;
 use crate::core::DaemonCore;
 
-/// Verifies the message. A reply subject is not signed, so only the token of the caller's own inbox is taken from it; the reply goes there under
-/// this node's name.
+/// A reply subject is not signed, so only the token of the caller's own inbox is taken from it; the reply goes there under this node's name.
 pub(super) fn verify_message(
     core: &DaemonCore,
     incoming: &IncomingMessage,

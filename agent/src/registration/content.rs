@@ -12,7 +12,6 @@ use crate::core::DaemonCore;
 /// Facts that are named if a record is too large.
 const NAMED_FACTS: usize = 3;
 
-/// Which facts a record has.
 #[derive(Debug, Clone)]
 pub(super) struct FactSelection {
     volatile: FactPatterns,
@@ -29,7 +28,6 @@ impl FactSelection {
         }
     }
 
-    /// The facts to publish.
     fn published(&self, facts: &NodeFacts) -> NodeFacts {
         let mut map = facts.as_map().clone();
         self.excluded.remove_from(&mut map);
@@ -61,7 +59,6 @@ pub(super) struct PromptParts {
 }
 
 impl PromptParts {
-    /// Those of this content.
     pub(super) fn of(content: &NodeContent) -> Result<Self, CompressedJsonError> {
         let state = content.state.as_ref();
         let puppet = state.and_then(|state| state.get("puppet"));
@@ -89,7 +86,6 @@ impl PromptParts {
     }
 }
 
-/// The content of the node's record now.
 pub(super) fn build_content(
     core: &DaemonCore,
     selection: &FactSelection,

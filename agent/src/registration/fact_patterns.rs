@@ -3,7 +3,6 @@
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// A parsed list of patterns.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FactPatterns(Vec<Vec<String>>);
 
@@ -14,7 +13,6 @@ impl FactPatterns {
         Self(patterns.iter().map(segments).collect())
     }
 
-    /// Removes the values that match.
     pub(crate) fn remove_from(&self, facts: &mut Map<String, Value>) {
         for pattern in &self.0 {
             edit(facts, pattern, &mut |map, key| {

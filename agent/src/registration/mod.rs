@@ -30,7 +30,6 @@ use crate::core::DaemonCore;
 use budget::RecordBudget;
 use content::{FactSelection, PromptParts, build_content, largest_facts};
 
-/// Interval of the search for changes.
 const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Heartbeats after which a node reads its record in the bucket again.
 const CHECK_HEARTBEATS: u32 = 10;
@@ -40,21 +39,16 @@ const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// Why a record was not published.
 #[derive(Debug, thiserror::Error)]
 enum RegistrationError {
-    /// The record is too large.
     #[error(
         "the record of this node exceeds the limit of the directory; its largest facts are {0}; exclude some with registration.excluded_facts"
     )]
     TooLarge(String),
-    /// The record cannot be encoded.
     #[error("cannot encode the record of this node")]
     Encode(#[source] CompressedJsonError),
-    /// The record cannot be signed.
     #[error("cannot sign the record of this node")]
     Sign(#[source] EnvelopeSignError),
-    /// The record in the bucket cannot be read.
     #[error("cannot read the record of this node")]
     Read(#[source] BucketError),
-    /// The bucket refused the record.
     #[error("cannot write the record of this node")]
     Write(#[source] BucketError),
 }
@@ -101,7 +95,6 @@ impl StateParts {
     }
 }
 
-/// Publishes the record and the heartbeats of one node.
 pub struct NodeRegistration {
     core: Arc<DaemonCore>,
     bus: Bus,
@@ -148,7 +141,6 @@ impl NodeRegistration {
         }
     }
 
-    /// The registration of a daemon with this configuration.
     pub(crate) fn of_daemon(core: &Arc<DaemonCore>, bus: &Bus, config: &Config) -> Self {
         let (settings, spread) = (config.registration.clone(), config.broker.reconnect_spread);
         Self::new(Arc::clone(core), bus.clone(), settings, spread)
@@ -365,7 +357,6 @@ impl NodeRegistration {
     }
 }
 
-/// The content without the state of subsystems.
 fn without_state(content: &NodeContent) -> NodeContent {
     NodeContent { state: None, ..content.clone() }
 }

@@ -34,7 +34,6 @@ const MAX_CONCURRENT_CONNECTS: usize = 64;
 const RESERVED_FILES: u64 = 200;
 /// Timeout for stopping all nodes together.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lifetime of their tokens, in seconds.
 const TOKEN_LIFETIME_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Number of progress reports during the start.
 const PROGRESS_REPORTS: usize = 10;
@@ -50,7 +49,6 @@ pub struct VirtualNodesArgs {
     node_key: PathBuf,
 }
 
-/// Runs the nodes until a signal ends it.
 pub fn run_virtual_nodes(args: &VirtualNodesArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let file_limit = raise_file_limit().context("cannot read the limit of open files")?;
     let needed = u64::try_from(args.nodes).unwrap_or(u64::MAX);

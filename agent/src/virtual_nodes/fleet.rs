@@ -24,18 +24,15 @@ const NODES_PER_LOG: usize = 1000;
 /// How long a node's running actions may continue after it is stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a virtual node does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeFleetError {
     /// It cannot connect, or lost the connection while it subscribed.
     #[error("the virtual node {node} cannot connect")]
     Connect { node: Identity, source: BusError },
-    /// It is already running.
     #[error("the virtual node {node} is already running")]
     AlreadyRunning { node: Identity },
 }
 
-/// The running nodes.
 #[derive(Debug)]
 pub struct NodeFleet {
     nodes: Mutex<BTreeMap<Identity, RunningNode>>,
@@ -53,7 +50,7 @@ struct RunningNode {
 }
 
 impl NodeFleet {
-    /// Creates a fleet for this number of nodes. Its audit logs are in this directory, signed with this signer.
+    /// The audit logs are in this directory, signed with this signer.
     pub fn new(
         nodes: usize,
         directory: &Path,
@@ -81,7 +78,6 @@ impl NodeFleet {
         self.logs.get(number / NODES_PER_LOG).map(Arc::clone)
     }
 
-    /// Every audit log.
     pub fn audit_logs(&self) -> &[Arc<AuditLog>] {
         &self.logs
     }
@@ -107,17 +103,14 @@ impl NodeFleet {
         Ok(())
     }
 
-    /// The number of running nodes.
     pub fn len(&self) -> usize {
         lock_mutex(&self.nodes).len()
     }
 
-    /// Whether no node is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The connections of all nodes, by the nodes' names.
     pub fn node_connections(&self) -> Vec<(Identity, Bus)> {
         let nodes = lock_mutex(&self.nodes);
         let buses = nodes.iter().map(|(node, running)| (node.clone(), running.bus.clone()));

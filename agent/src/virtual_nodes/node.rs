@@ -9,12 +9,9 @@ use muster_filter::state::NodeFacts;
 use muster_wire::identity::{Identity, NameError};
 use serde_json::json;
 
-/// One virtual node.
 #[derive(Debug, Clone)]
 pub struct VirtualNode {
-    /// Its name.
     pub name: Identity,
-    /// Its facts.
     pub facts: Arc<NodeFacts>,
     /// Its classes, lower-case and sorted.
     pub classes: Arc<[String]>,

@@ -32,7 +32,6 @@ use crate::seen::SeenRequests;
 use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
 
-/// The shared parts.
 #[derive(Debug)]
 pub struct NodeTemplate {
     trust: Arc<AccountTrust>,
@@ -46,7 +45,6 @@ pub struct NodeTemplate {
 }
 
 impl NodeTemplate {
-    /// Creates a template for nodes of this fleet, with these policies and data sources.
     pub fn new(
         trust: AccountTrust,
         collectives: Vec<SubjectName>,
@@ -75,7 +73,7 @@ impl NodeTemplate {
         self
     }
 
-    /// Creates the state of one node. Only its audit records are stored on disk.
+    /// Only its audit records are stored on disk.
     pub fn build_core(
         &self,
         node: VirtualNode,

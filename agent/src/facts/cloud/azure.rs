@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::http::MetadataSession;
 use super::metadata::CloudMetadata;
 
-/// The path, with the API version.
 const METADATA_PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";
 
 /// Fetches the metadata; `None` if the responder is another service.

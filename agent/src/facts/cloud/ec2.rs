@@ -5,9 +5,7 @@
 use super::http::{CloudError, MetadataSession};
 use super::metadata::{CloudMetadata, MAX_TAG_NAME_CHARS, region_of_zone};
 
-/// Lifetime of the session, in seconds.
 const TOKEN_TTL_SECONDS: &str = "60";
-/// Maximum size of a session token, in bytes.
 const MAX_TOKEN_BYTES: usize = 1024;
 /// The requested paths below `/latest/meta-data/`. Each becomes a separate fact too: `ec2_placement_availability_zone`.
 const METADATA_PATHS: [&str; 17] = [

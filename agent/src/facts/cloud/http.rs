@@ -9,30 +9,23 @@ use serde_json::Value;
 use ureq::RequestBuilder;
 use ureq::http::Response;
 
-/// Connect timeout. On the link a connection takes a millisecond; outside a cloud there is no response at all.
+/// On the link a connection takes a millisecond; outside a cloud there is no response at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
-/// Timeout of one response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of all requests of one collection together.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of a single value, in bytes.
 const MAX_VALUE_BYTES: u64 = 16 * 1024;
-/// Maximum size of a document, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 256 * 1024;
 
-/// Why a metadata service has no facts.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
     /// The service of the configured provider does not respond, or is another service.
     #[error("no service of {0} responds")]
     NoResponse(&'static str),
-    /// A request failed.
     #[error("{path}: {error}")]
     Request { path: String, error: ureq::Error },
-    /// A document cannot be parsed.
     #[error("{path} is not JSON: {error}")]
     NotJson { path: String, error: serde_json::Error },
-    /// All requests together exceeded the timeout.
     #[error("its replies took longer than {} s in total", SESSION_TIMEOUT.as_secs())]
     Timeout,
 }
@@ -43,10 +36,8 @@ impl CloudError {
     }
 }
 
-/// A header.
 pub(super) type HttpHeader<'a> = (&'a str, &'a str);
 
-/// The address of the service.
 #[derive(Debug, Clone)]
 pub(super) struct MetadataService {
     base: String,
@@ -61,7 +52,6 @@ pub(super) struct MetadataSession<'a> {
 }
 
 impl MetadataService {
-    /// The service at this address.
     pub(super) fn new(base: &str) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -82,7 +72,6 @@ impl MetadataService {
         first.is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
     }
 
-    /// Starts a session.
     pub(super) fn start_session(&self) -> MetadataSession<'_> {
         MetadataSession { service: self, deadline: Instant::now() + SESSION_TIMEOUT }
     }
@@ -98,7 +87,6 @@ impl MetadataSession<'_> {
         self.fetch_text(path, headers, MAX_VALUE_BYTES)
     }
 
-    /// The JSON document at a path.
     pub(super) fn fetch_document(
         &self,
         path: &str,

@@ -1,6 +1,5 @@
 //! What the clouds' services have in common.
 
-/// Maximum length of a tag name, in characters.
 pub(super) const MAX_TAG_NAME_CHARS: usize = 128;
 
 /// The metadata of a service, before conversion to facts.

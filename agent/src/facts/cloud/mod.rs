@@ -23,21 +23,14 @@ use metadata::{CloudMetadata, MAX_TAG_NAME_CHARS};
 pub(super) const CLOUD_SOURCE: &str = "the cloud's metadata service";
 /// The address that all known clouds use.
 const LINK_LOCAL_URL: &str = "http://169.254.169.254";
-/// Maximum length of a text fact, in characters.
 const MAX_TEXT_CHARS: usize = 1024;
-/// Maximum number of tags.
 const MAX_TAGS: usize = 64;
 
-/// The cloud provider of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudProvider {
-    /// Amazon EC2.
     Ec2,
-    /// Google Compute Engine.
     Gce,
-    /// Microsoft Azure.
     Azure,
-    /// An `OpenStack` cloud.
     Openstack,
 }
 
@@ -56,7 +49,6 @@ impl CloudProvider {
     }
 }
 
-/// Reads facts from the metadata service.
 #[derive(Debug, Clone)]
 pub struct CloudCollector {
     /// The configured provider; `None` to detect it.
@@ -81,7 +73,7 @@ impl CloudCollector {
         })
     }
 
-    /// Collects the facts. In detection mode, no response means no facts, and is not an error. Blocks.
+    /// In detection mode, no response means no facts, and is not an error. Blocks.
     pub(crate) fn collect_facts(&self) -> Result<Map<String, Value>, FactError> {
         if let Some(provider) = self.provider.or_else(|| self.detected.get().copied()) {
             let metadata = self.fetch_metadata(provider)?;
