@@ -6,24 +6,17 @@ use std::path::{Path, PathBuf};
 use crate::environment::{NATS_SERVER, ProcessEnvironment};
 use crate::error::CommandError;
 
-/// Name of the program.
 const NATS_SERVER_PROGRAM: &str = "nats-server";
 
-/// Why the program cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerProgramError {
-    /// The variable names a path that is not a program.
     #[error("{NATS_SERVER} is set to {}, which is not a file", .0.display())]
     Named(PathBuf),
-    /// The program was not found.
     #[error("{NATS_SERVER_PROGRAM} was not found, neither in PATH nor next to `rpc`")]
     Missing,
-    /// The program cannot be started.
     #[error("cannot run {}", path.display())]
     Run {
-        /// The program.
         path: PathBuf,
-        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -43,7 +36,6 @@ impl CommandError for BrokerProgramError {
     }
 }
 
-/// Finds the program.
 pub fn find_nats_server(environment: &ProcessEnvironment) -> Result<PathBuf, BrokerProgramError> {
     match &environment.nats_server {
         Some(named) if named.is_file() => Ok(named.clone()),

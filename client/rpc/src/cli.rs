@@ -315,7 +315,6 @@ pub fn value_name(value: &impl ValueEnum) -> String {
 }
 
 impl Cli {
-    /// The verbosity level that the flags select.
     pub fn verbosity_level(&self) -> VerbosityLevel {
         match (self.global.quiet, self.global.verbose) {
             (true, _) => VerbosityLevel::Quiet,
@@ -324,7 +323,6 @@ impl Cli {
         }
     }
 
-    /// The colour choice that the flags select.
     pub fn color_choice(&self) -> anstream::ColorChoice {
         // A shell captures the text, and shows it on a terminal later. The command itself decides about colours.
         if matches!(self.command, Command::Prompt(_)) {

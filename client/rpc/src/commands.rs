@@ -60,7 +60,6 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 
-/// Runs the parsed command.
 pub async fn run(
     cli: Cli,
     environment: &ProcessEnvironment,

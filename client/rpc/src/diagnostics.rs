@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{HINT, OutputPrinter};
 
-/// Prints the error, and returns the exit code.
 pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
     let exit = error.exit_code();
     if exit != CommandExitCode::Passed {

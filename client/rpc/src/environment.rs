@@ -22,17 +22,11 @@ pub const RPCD: &str = "RPCD";
 /// The relevant environment variables. Empty variables count as unset.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessEnvironment {
-    /// [`CONFIG`].
     pub config: Option<PathBuf>,
-    /// [`CONTEXT`].
     pub context: Option<String>,
-    /// [`CREDENTIALS`].
     pub credentials: Option<PathBuf>,
-    /// [`ORGANISATION`].
     pub organisation: Option<PathBuf>,
-    /// [`NATS_SERVER`].
     pub nats_server: Option<PathBuf>,
-    /// [`RPCD`].
     pub rpcd: Option<PathBuf>,
     /// User configuration directory: `XDG_CONFIG_HOME`, or `~/.config`.
     pub config_home: Option<PathBuf>,
@@ -61,7 +55,6 @@ fn is_utf8(locale: &str) -> bool {
 }
 
 impl ProcessEnvironment {
-    /// Reads the environment of this process.
     pub fn from_process() -> Self {
         let value = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let path = |name: &str| value(name).map(PathBuf::from);

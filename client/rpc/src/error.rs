@@ -16,16 +16,13 @@ pub trait CommandError: StdError + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The exit code of the command.
     fn exit_code(&self) -> CommandExitCode {
         CommandExitCode::Local
     }
 }
 
-/// What a step of a command returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a command failed.
 #[derive(Debug)]
 pub struct Error(Box<dyn CommandError>);
 
@@ -35,12 +32,10 @@ impl Error {
         self.0.hints()
     }
 
-    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         self.0.exit_code()
     }
 
-    /// The error, if it has this type.
     pub fn downcast_ref<E: CommandError>(&self) -> Option<&E> {
         let error: &(dyn StdError + 'static) = &*self.0;
         error.downcast_ref()
@@ -103,20 +98,16 @@ impl CommandError for MonitoringCheckError {
     }
 }
 
-/// The asynchronous runtime cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the asynchronous runtime")]
 pub struct RuntimeStartError(#[source] pub io::Error);
 
 impl CommandError for RuntimeStartError {}
 
-/// A result cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultWriteError {
-    /// The output file cannot be written.
     #[error("cannot write to {}", .0.display())]
     File(PathBuf, #[source] io::Error),
-    /// A document that cannot be written as JSON.
     #[error("cannot encode the result as JSON")]
     Json(#[from] serde_json::Error),
 }

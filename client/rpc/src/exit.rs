@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use muster_contract::nrpe::CheckState;
 use muster_jobs::RequestOutcome;
 
-/// Result of a command. The numbers are a stable interface.
+/// The numbers are a stable interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandExitCode {
     /// Everything succeeded.
@@ -43,7 +43,6 @@ impl CommandExitCode {
         }
     }
 
-    /// The exit code as a number.
     pub fn as_u8(self) -> u8 {
         self as u8
     }

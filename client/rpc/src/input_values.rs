@@ -15,43 +15,34 @@ use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 use crate::terminal::{is_terminal, prompt_secret, read_on_thread};
 
-/// Why the value of an input cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputValueError {
-    /// `@` without the name of a file.
     #[error("the value of the input `{0}` is `@` without the name of a file")]
     NoFile(String),
-    /// The file or the standard input cannot be read.
     #[error("cannot read the input `{input}` from {}", describe_path(path))]
     Read {
-        /// The input.
         input: String,
         /// The file; `-` is the standard input.
         path: PathBuf,
-        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// No request can hold the value.
     #[error(
         "the input `{input}` from {} has {size}; a request holds at most {MAX_REQUEST_BYTES} bytes",
         describe_path(path)
     )]
     TooLarge {
-        /// The input.
         input: String,
         /// The file; `-` is the standard input.
         path: PathBuf,
         /// The size, in words.
         size: String,
     },
-    /// The value is not text.
     #[error(
         "the input `{input}` from {} is not text: {problem} at byte {offset}; inputs are UTF-8 text",
         describe_path(path)
     )]
     NotText {
-        /// The input.
         input: String,
         /// The file; `-` is the standard input.
         path: PathBuf,
@@ -63,7 +54,6 @@ pub enum InputValueError {
     /// There is no standard input, as in a job of cron.
     #[error("cannot read the input `{0}`: the standard input is empty")]
     EmptyStdin(String),
-    /// The standard input can be used only once.
     #[error("cannot read both {first} and `{second}` from the standard input")]
     StdinUsedTwice {
         /// What reads it first, as a phrase.
@@ -116,7 +106,6 @@ impl CommandError for InputValueError {
 /// The readers of the standard input besides the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StdinUse {
-    /// None.
     Free,
     /// The list of nodes.
     Nodes,
@@ -225,7 +214,6 @@ fn read_limited(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of an input, if it is one.
 fn input_text(
     action: &ActionSchema,
     input: &str,

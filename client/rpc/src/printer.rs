@@ -15,11 +15,8 @@ use crate::render::json;
 use crate::render::printable::{TextStyle, printed_text, styled_line};
 use crate::screen::Screen;
 
-/// Success.
 pub const GOOD: TextStyle = TextStyle { is_bold: false, color: Some(32) };
-/// Failure.
 pub const BAD: TextStyle = TextStyle { is_bold: true, color: Some(31) };
-/// Warning.
 pub const WARNING: TextStyle = TextStyle { is_bold: false, color: Some(33) };
 /// Next steps; paths and commands.
 pub const HINT: TextStyle = TextStyle { is_bold: false, color: Some(36) };
@@ -53,28 +50,20 @@ impl CommandError for PrintError {
     }
 }
 
-/// Which messages are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VerbosityLevel {
     /// Warnings and errors only.
     Quiet,
-    /// The default.
     Normal,
-    /// Details, too.
     Verbose,
 }
 
-/// Destination of data.
 pub struct DataOutput {
-    /// Where it is written.
     pub writer: Box<dyn Write + Send>,
-    /// Its dimensions.
     pub screen: Screen,
-    /// Whether styles are printed.
     pub has_styles: bool,
 }
 
-/// Prints messages and data.
 pub struct OutputPrinter {
     verbosity: VerbosityLevel,
     is_raw: bool,
@@ -89,7 +78,7 @@ impl std::fmt::Debug for OutputPrinter {
 }
 
 impl OutputPrinter {
-    /// Creates a printer. If `is_raw`, the values of expressions and templates are printed without escapes.
+    /// If `is_raw`, the values of expressions and templates are printed without escapes.
     pub fn new(
         verbosity: VerbosityLevel,
         is_raw: bool,
@@ -109,7 +98,6 @@ impl OutputPrinter {
         *self.lock_data() = DataOutput { writer, screen, has_styles: false };
     }
 
-    /// The dimensions of the data output.
     pub fn screen(&self) -> Screen {
         self.lock_data().screen
     }
@@ -118,12 +106,10 @@ impl OutputPrinter {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The verbosity level.
     pub fn verbosity_level(&self) -> VerbosityLevel {
         self.verbosity
     }
 
-    /// Prints a line of data.
     pub fn print_line(&self, line: impl Display) -> Result<(), PrintError> {
         self.print_text(styled_line(line) + "\n")
     }
@@ -157,7 +143,6 @@ impl OutputPrinter {
         self.print_text(json::to_safe_text(document)? + "\n")
     }
 
-    /// Prints a message.
     pub fn print_message(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Normal {
             self.print_question(styled_line(line));
@@ -178,12 +163,10 @@ impl OutputPrinter {
         }
     }
 
-    /// Prints a next step.
     pub fn print_hint(&self, line: impl Display) {
         self.print_message(format_args!("{HINT}hint:{HINT:#} {line}"));
     }
 
-    /// Prints a warning, which does not stop the command.
     pub fn print_warning(&self, line: impl Display) {
         self.print_question(styled_line(format_args!("{WARNING}warning:{WARNING:#} {line}")));
     }

@@ -2,14 +2,12 @@
 
 use clap::builder::PossibleValuesParser;
 
-/// A published schema.
 #[derive(Debug)]
 pub struct PublishedSchema {
     /// Its name and version, as in a document's `schema`.
     pub name: &'static str,
     /// The commands that print such documents.
     pub commands: &'static str,
-    /// The schema.
     pub text: &'static str,
 }
 
@@ -28,7 +26,6 @@ macro_rules! published {
     };
 }
 
-/// All published schemas.
 pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.request.v1", "rpc do -j, rpc run -j, rpc listen -j, rpc cancel -j"),
     published!(
@@ -94,7 +91,6 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.org.party.v1", "each element of rpc org show NAME -j"),
 ];
 
-/// A parser of schema names.
 pub fn schema_name_parser() -> PossibleValuesParser {
     PUBLISHED_SCHEMAS.iter().map(|schema| schema.name).collect::<Vec<_>>().into()
 }

@@ -2,14 +2,12 @@
 
 use terminal_size::{Width, terminal_size_of};
 
-/// Default width in columns.
 pub const DEFAULT_COLUMNS: usize = 80;
 /// Width of tables whose cells are neither wrapped nor cut.
 pub const UNLIMITED_WIDTH: usize = usize::MAX;
 /// Bounds of a plausible width in columns; others are corrected.
 const COLUMN_BOUNDS: (usize, usize) = (20, 1000);
 
-/// The output device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     /// Width of the text in columns.
@@ -40,7 +38,7 @@ impl Screen {
         Self::new(columns, false)
     }
 
-    /// Creates a screen; limits the width to `COLUMN_BOUNDS`.
+    /// Limits the width to `COLUMN_BOUNDS`.
     fn new(columns: Option<usize>, is_terminal: bool) -> Self {
         let width = columns.map(|width| width.clamp(COLUMN_BOUNDS.0, COLUMN_BOUNDS.1));
         let (text_width, table_width) =

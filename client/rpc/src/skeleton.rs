@@ -21,14 +21,11 @@ pub enum AgentLanguage {
     Rust,
 }
 
-/// A generated file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkeletonFile {
     /// Its path in the agent's directory.
     pub name: String,
-    /// Its content.
     pub text: String,
-    /// Whether it is executable.
     pub executable: bool,
 }
 
@@ -38,26 +35,20 @@ impl SkeletonFile {
     }
 }
 
-/// Why no agent can be generated.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkeletonError {
-    /// A name that is not valid in a subject.
     #[error(
         "{0:?} is not a valid name of an agent or action; use 1 to 64 lower-case letters, digits and _, with a letter first"
     )]
     Name(String),
-    /// An action that is given twice.
     #[error("the action {0} is given twice")]
     DuplicateAction(String),
-    /// An action whose name is not valid for a file of a crate.
     #[error("the action {0:?} is not a valid name of a Rust module; choose another name")]
     Module(String),
-    /// Actions whose type names would be equal.
     #[error("the actions {0} and {1} would get the same Rust type name; rename one of them")]
     SameTypeName(String, String),
 }
 
-/// Generates all files of an agent with these actions.
 pub fn generate_files(
     agent: &str,
     language: AgentLanguage,

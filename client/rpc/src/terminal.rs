@@ -14,23 +14,18 @@ use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 use crate::render::printable::escape_to_line;
 
-/// Maximum length of an answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256;
-/// Maximum length of a secret in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
 /// Why a question was not answered, or cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
-    /// The user declined the confirmation.
     #[error("not confirmed; nothing was sent")]
     Declined,
-    /// Confirmation is required, and there is no terminal.
     #[error(
         "the configuration requires confirmation of changes (`confirm = \"always\"`), and there is no terminal; nothing was sent"
     )]
     Unconfirmed,
-    /// An approval needs confirmation, and there is no terminal.
     #[error("the approval needs confirmation: use a terminal, or pass `--yes`")]
     UnconfirmedApproval,
     /// Work that holds permits would be stopped, and there is no terminal to confirm it.
@@ -38,16 +33,9 @@ pub enum PromptError {
         "{} {} a permit of {pool} for a run in progress, which the release would stop; there is no terminal for the confirmation, and nothing was sent",
         nodes.join(", "), if nodes.len() == 1 { "holds" } else { "hold" }
     )]
-    LiveHolders {
-        /// The pool.
-        pool: String,
-        /// The nodes that hold permits.
-        nodes: Vec<String>,
-    },
-    /// The two passphrases of a new backup are not the same.
+    LiveHolders { pool: String, nodes: Vec<String> },
     #[error("the two passphrases differ; nothing was written")]
     PassphrasesDiffer,
-    /// A secret cannot be read from the standard input.
     #[error("cannot read the input `{0}` from the standard input")]
     Secret(String, #[source] io::Error),
 }
@@ -75,7 +63,7 @@ pub fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Prompts at the terminal. Only an explicit yes counts as consent.
+/// Only an explicit yes counts as consent.
 pub async fn ask_confirmation(question: &str, printer: &OutputPrinter) -> Result<bool, Error> {
     printer.print_question(question);
     let answer = read_on_thread(|input| {

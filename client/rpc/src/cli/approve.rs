@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Examples.
 pub const AFTER_HELP: &str = "\
 A node requires an approval if the matching line of its policy contains
 `approved-by=...`, or if `policy.approve_dangerous` is set and the action has

@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::filters::QueryArgs;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc cancel 20260131-235959-3f9a2c  all requests of this job
   rpc cancel nightly-patch           the newest job with this name

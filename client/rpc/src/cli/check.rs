@@ -11,7 +11,6 @@ use super::filters::FilterArgs;
 use super::json::JsonArgs;
 use super::seconds::parse_seconds;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc check check_load -W \"environment=production\"
   rpc check check_disks -C mysql::master --warn 10% --crit 25%

@@ -11,7 +11,6 @@ use super::lifetime::parse_lifetime;
 use super::nodes::NodeListForm;
 use super::seconds::parse_seconds;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc checks                               the problems of all nodes
   rpc checks --all -C mysql::master
@@ -29,20 +28,16 @@ a check: 2 if one is CRITICAL, 3 if one is UNKNOWN or late or a node is missing,
 1 if one is WARNING. Problems that are acknowledged or in maintenance do not
 count.";
 
-/// Examples of `rpc checks unack`.
 pub const UNACK_HELP: &str = "Example:\n  rpc checks unack load -I web1.acme.net";
 
-/// Examples of `rpc checks run`.
 pub const RUN_HELP: &str = "Example:\n  rpc checks run load -I web1.acme.net";
 
-/// Examples of `rpc checks ack`.
 pub const ACK_HELP: &str = "Examples:
   rpc checks ack load -I web1.acme.net --comment \"backup runs\"
   rpc checks ack disk -C mysql::master --comment \"ticket 4711\" --for 2d
 
 Events and `rpc checks` show it until the check is OK.";
 
-/// Examples of `rpc checks maintenance`.
 pub const MAINTENANCE_HELP: &str = "Examples:
   rpc checks maintenance -I web1.acme.net --for 2h --comment \"new kernel\"
   rpc checks maintenance load -C web --for 30m

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::completion::CompletionShell;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   source <(rpc completion bash)
   rpc completion zsh > ~/.zfunc/_rpc

@@ -9,7 +9,6 @@ use super::filters::{FilterArgs, QueryArgs};
 use super::json::JsonArgs;
 use super::rollout_flags::PaceArgs;
 
-/// Times for a confirmation, in seconds.
 const CONFIRM_SECONDS: std::ops::RangeInclusive<u64> = 10..=3600;
 
 /// Commands for the files of daemons: policies, facts, checks, settings.

@@ -6,11 +6,9 @@ use super::filters::FilterArgs;
 use super::json::JsonArgs;
 use super::rollout_flags::PaceArgs;
 
-/// Usage.
 pub const USAGE: &str = "rpc cp FILE [NODE]:PATH [OPTIONS]
        rpc cp [NODE]:PATH FILE|DIRECTORY [OPTIONS]";
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc cp motd :/etc/motd -C web                    to all nodes of the class
   rpc cp app.tar web1.acme.net:/srv/app/           to one node, same name

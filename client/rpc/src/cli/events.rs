@@ -7,7 +7,6 @@ use clap::Args;
 use super::named_nodes::NodeNames;
 use super::seconds::parse_seconds;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc events                              every event, until Ctrl-C
   rpc events --kind restart               the outcomes of restarts

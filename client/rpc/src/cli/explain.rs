@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::filters::QueryArgs;
 
-/// Examples.
 pub const AFTER_HELP: &str =
     "Sends nothing and discovers no nodes. Sensitive inputs are neither shown nor
 signed. With -v, also shows the signed bytes.

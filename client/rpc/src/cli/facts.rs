@@ -5,7 +5,6 @@ use muster_filter::state::FactPath;
 
 use super::filters::QueryArgs;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc facts                          the names of all facts
   rpc facts country

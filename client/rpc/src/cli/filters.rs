@@ -13,7 +13,6 @@ use super::json::JsonArgs;
 use super::named_nodes::parse_identity_condition;
 use super::seconds::parse_seconds;
 
-/// Heading in the help.
 pub(super) const HELP_HEADING: &str = "Filters";
 
 /// Conditions on nodes. Without conditions, all nodes match.

@@ -5,7 +5,6 @@ use clap::Args;
 use super::filters::QueryArgs;
 use super::named_nodes::NamedNodeArgs;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc find -W \"environment=development customer=acme mysql::master\"
   rpc find -F \"os.family=Debian\" -A puppetral

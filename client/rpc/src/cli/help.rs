@@ -10,7 +10,6 @@ use clap::{Command, CommandFactory as _};
 
 use super::Cli;
 
-/// Usage of the program.
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
 

@@ -9,7 +9,6 @@ use muster_wire::identity::Identity;
 
 use super::filters::QueryArgs;
 
-/// Usage.
 pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --collectives | --map FILE [OPTIONS]
        rpc inventory [NODE] --template TEXT|@FILE [OPTIONS]
@@ -17,7 +16,6 @@ pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --validate FILE
        rpc inventory --ansible --list | --host NODE [OPTIONS]";
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc inventory dev1.example.net
   rpc inventory dev1.example.net -j | jq .inventory.facts

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// Expiry of credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialExpiry {
-    /// Never expires.
     Never,
-    /// Expires after this time.
     After(Duration),
 }
 
@@ -22,7 +19,6 @@ impl CredentialExpiry {
         }
     }
 
-    /// The time until expiry, if any.
     pub fn lifetime(self) -> Option<Duration> {
         match self {
             Self::Never => None,

@@ -8,7 +8,6 @@ use uuid::Uuid;
 use super::output::OutputArgs;
 use super::seconds::parse_seconds;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc listen night-shift puppetral do --expect 40 --output-file results &
   rpc do puppetral type=user name=rip --reply-to night-shift

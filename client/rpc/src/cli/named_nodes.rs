@@ -22,7 +22,6 @@ pub struct NamedNodeArgs {
 }
 
 impl NamedNodeArgs {
-    /// Adds the nodes to the filters.
     pub fn add_to(&self, filters: &mut FilterArgs) {
         let names = self.named.iter().flat_map(|names| names.0.iter());
         let conditions = names
@@ -31,7 +30,6 @@ impl NamedNodeArgs {
     }
 }
 
-/// The nodes that one argument names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeNames(Vec<String>);
 
@@ -46,7 +44,6 @@ impl NodeNames {
         Ok(Self(names))
     }
 
-    /// All names.
     pub fn names(&self) -> &[String] {
         &self.0
     }

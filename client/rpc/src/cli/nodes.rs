@@ -11,7 +11,6 @@ use super::node_order::NodeOrder;
 use super::point_in_time::PointInTime;
 use crate::render::json_path::JsonPathExpression;
 
-/// Examples of `rpc nodes`.
 pub const NODES_HELP: &str = "Examples:
   rpc nodes
   rpc nodes -C mysql::master --fields os.name,os.release.full
@@ -26,7 +25,6 @@ pub const NODES_HELP: &str = "Examples:
 Asks the directory, which also knows nodes that are down. Exits with 1 if no
 node matches.";
 
-/// Examples of `rpc node`.
 pub const NODE_HELP: &str = "Examples:
   rpc node db1.acme.net              what the node published last, also if it is down
   rpc node db1.acme.net --verify     check the node's own signature, too
@@ -34,7 +32,6 @@ pub const NODE_HELP: &str = "Examples:
   rpc node db1.acme.net --diff 2d now
   rpc node db1.acme.net -j --jq .facts.os.family";
 
-/// Examples of `rpc check-registration`.
 pub const CHECK_HELP: &str = "Examples:
   rpc check-registration --interval 300
   rpc check-registration -C mysql::master
@@ -42,7 +39,6 @@ pub const CHECK_HELP: &str = "Examples:
 Prints one line for Nagios, as MCollective's check_mongodb.rb does, and exits
 with 0 or 2; with 3 if the directory does not answer.";
 
-/// Output forms of `rpc nodes`.
 #[derive(Debug, Clone, Default)]
 pub enum NodeListForm {
     /// Name, state, and time since the node was seen.
@@ -50,7 +46,6 @@ pub enum NodeListForm {
     Table,
     /// Version, collectives and number of classes, too.
     Wide,
-    /// Names only.
     Name,
     /// The document of `-j` as JSON.
     Json,
@@ -61,7 +56,6 @@ pub enum NodeListForm {
 }
 
 impl NodeListForm {
-    /// Parses the name of a form.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "table" => Ok(Self::Table),

@@ -287,7 +287,6 @@ pub struct OrgRevokeArgs {
     pub yes: bool,
 }
 
-/// Kinds of principals, with their help.
 const PRINCIPAL_KINDS: [(PrincipalKind, &str); 6] = [
     (PrincipalKind::User, "Sends requests"),
     (PrincipalKind::Node, "Executes requests"),
@@ -297,7 +296,6 @@ const PRINCIPAL_KINDS: [(PrincipalKind, &str); 6] = [
     (PrincipalKind::Leaf, "Connects a nats-server at another site as a leaf node"),
 ];
 
-/// Parses the name of a kind of principal.
 fn principal_kind_parser() -> impl TypedValueParser<Value = PrincipalKind> {
     let values = PRINCIPAL_KINDS.map(|(kind, help)| PossibleValue::new(kind.name()).help(help));
     PossibleValuesParser::new(values).try_map(|name| {
@@ -342,14 +340,12 @@ pub struct OrgRotateArgs {
     pub force: bool,
 }
 
-/// What `rpc org rotate` replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotatedKey {
     /// The key that signs credentials of this kind.
     Signing(PrincipalKind),
     /// The TLS authority.
     Authority,
-    /// The operator's key.
     Operator,
     /// The key that signs administrators of the fleet.
     Administrator,

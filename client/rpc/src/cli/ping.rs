@@ -8,7 +8,6 @@ use super::filters::QueryArgs;
 use super::named_nodes::NamedNodeArgs;
 use super::seconds::parse_seconds;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc ping
   rpc ping -W \"environment=development apache\"

@@ -8,17 +8,15 @@ use muster_wire::Millis;
 
 use super::lifetime::parse_lifetime;
 
-/// A point in time on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointInTime {
-    /// This long ago.
     Ago(Duration),
     /// Milliseconds since the epoch.
     At(Millis),
 }
 
 impl PointInTime {
-    /// Parses a point in time. A date without a zone is UTC.
+    /// A date without a zone is UTC.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "now" {
             return Ok(Self::Ago(Duration::ZERO));

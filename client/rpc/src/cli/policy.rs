@@ -10,7 +10,6 @@ use muster_wire::identity::SubjectName;
 use super::filters::QueryArgs;
 use super::json::JsonArgs;
 
-/// Directory of a node's policies.
 const DEFAULT_POLICIES_DIRECTORY: &str = "/etc/muster/policies";
 
 /// Commands for policies. All but `who` send no requests.

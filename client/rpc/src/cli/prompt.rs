@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use muster_contract::motd::PROMPT_CACHE_PATH;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   eval \"$(rpc prompt --init bash)\"      a line for ~/.bashrc
   eval \"$(rpc prompt --init zsh)\"       a line for ~/.zshrc

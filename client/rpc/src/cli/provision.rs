@@ -181,7 +181,6 @@ pub struct UserDataArgs {
     pub organisation: OrgDirectoryArgs,
 }
 
-/// A configuration key and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigSetting {
     /// The dotted key.

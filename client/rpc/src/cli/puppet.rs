@@ -60,7 +60,6 @@ If runs are already disabled, the first message is kept. Active runs continue.")
     Restart(PuppetRestartArgs),
 }
 
-/// Examples of runonce.
 const RUNONCE_HELP: &str = "Examples:
   rpc puppet runonce -I web1.example.net
   rpc puppet runonce -C apache --noop
@@ -76,7 +75,6 @@ run of the node did not end in time), no_permit, killed, timeout, fenced (lost
 its permit), denied, not_connected, no_answer. Exits with 0 if every run
 succeeded, with 2 if one did not, with 3 if no node replied.";
 
-/// Examples of runall.
 const RUNALL_HELP: &str = "Examples:
   rpc puppet runall 2 -W /dev_server/
   rpc puppet runall 10 -C apache --canary 2 --max-failures 5%

@@ -89,7 +89,6 @@ impl Cli {
         Ok(cli)
     }
 
-    /// The names of all commands.
     pub fn command_names() -> Vec<String> {
         let command = Self::command();
         let names = command.get_subcommands().map(clap::Command::get_name);

@@ -12,11 +12,9 @@ use super::request_flags::RequestFlags;
 use super::rollout_flags::PaceArgs;
 use super::seconds::parse_seconds;
 
-/// Usage.
 pub const USAGE: &str = "rpc do AGENT [ACTION] [KEY=VALUE]... [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc do puppetral type=user name=rip              the agent's default action
   rpc puppetral do type=user name=rip password=-   prompts for the password

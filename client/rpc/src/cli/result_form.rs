@@ -9,11 +9,8 @@ use muster_base::nearest_name;
 pub enum ResultForm {
     /// Text, the default.
     Text,
-    /// `--json`.
     Json,
-    /// `--jsonl`.
     Jsonl,
-    /// `--table`.
     Table,
     /// `--senders`.
     Name,
@@ -30,7 +27,6 @@ const FORMS: [(&str, ResultForm); 5] = [
 /// The value of `-o`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultDestination {
-    /// A form.
     Form(ResultForm),
     /// A file, the meaning of `-o` in the earlier release. It is kept for one release.
     File(PathBuf),
@@ -54,7 +50,6 @@ impl ResultDestination {
         }
     }
 
-    /// The form, if it is one.
     pub fn form(&self) -> Option<ResultForm> {
         match self {
             Self::Form(form) => Some(*form),
@@ -62,7 +57,6 @@ impl ResultDestination {
         }
     }
 
-    /// The file, if it is one.
     pub fn into_file(self) -> Option<PathBuf> {
         match self {
             Self::Form(_) => None,

@@ -63,7 +63,6 @@ pub struct PaceArgs {
 const DEFAULT_BATCH_SLEEP: Duration = Duration::from_secs(1);
 
 impl PaceArgs {
-    /// Pause between batches of a new request.
     pub fn pause(&self) -> Duration {
         self.batch_sleep.unwrap_or(DEFAULT_BATCH_SLEEP)
     }
@@ -74,7 +73,6 @@ impl PaceArgs {
     }
 }
 
-/// Parses the number of canaries.
 fn parse_canary(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
         "expected a number of nodes from 1; --batch and --max-failures take percentages, too"
@@ -82,7 +80,6 @@ fn parse_canary(text: &str) -> Result<u32, String> {
     })
 }
 
-/// Parses an amount that is not zero.
 fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
     let amount: CountOrPercent = text.parse().map_err(|error| format!("{error}"))?;
     if amount.is_zero() {

@@ -13,10 +13,8 @@ use super::result_form::{ResultDestination, ResultForm};
 use super::rollout_flags::PaceArgs;
 use super::seconds::parse_seconds;
 
-/// Usage.
 pub const USAGE: &str = "rpc run COMMAND [NODE]... [OPTIONS]";
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc run uptime -C web                            one line per node
   rpc run 'cat /etc/resolv.conf' -W country=uk -b  identical output once

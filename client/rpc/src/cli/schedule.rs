@@ -12,7 +12,6 @@ use super::filters::{ConditionArgs, HELP_HEADING};
 use super::json::JsonArgs;
 use super::lifetime::parse_lifetime;
 
-/// Heading in the help.
 const TIMING_HEADING: &str = "Times";
 const ORDER_HEADING: &str = "Order and limits";
 
@@ -263,12 +262,10 @@ pub struct ScheduleHistoryArgs {
     pub json: JsonArgs,
 }
 
-/// When a schedule ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduleEnd {
     /// Milliseconds since the epoch.
     At(Millis),
-    /// After this time.
     After(Duration),
 }
 
@@ -304,11 +301,8 @@ impl ScheduleEnd {
 /// A blackout on the command line. The schedule checks its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlackoutArg {
-    /// Begin.
     pub from: String,
-    /// End.
     pub until: String,
-    /// Why.
     pub reason: String,
 }
 

@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc schema                       lists all schemas
   rpc schema muster.request.v1     schema of `rpc do -j`

@@ -8,14 +8,10 @@ use muster_filter::state::FactPath;
 use super::filters::FilterArgs;
 use super::named_nodes::NamedNodeArgs;
 
-/// Usage of `rpc ssh`.
 pub const SSH_USAGE: &str = "rpc ssh [NODE]... [FILTERS] [OPTIONS] [-- SSH ARGUMENTS]";
-/// Usage of `rpc scp`.
 pub const SCP_USAGE: &str = "rpc scp [NODE]... [FILTERS] [OPTIONS] -- SCP ARGUMENTS";
-/// Usage of `rpc sftp`.
 pub const SFTP_USAGE: &str = "rpc sftp [NODE]... [FILTERS] [OPTIONS] [-- SFTP ARGUMENTS]";
 
-/// Examples of `rpc ssh`.
 pub const SSH_HELP: &str = "Examples:
   rpc ssh -W \"environment=development customer=acme mysql::master\"
   rpc ssh -I db1.acme.net -- -l root uptime
@@ -31,7 +27,6 @@ terminal they are listed, and the exit code is 2; it is 1 if no node matches.
 OpenSSH gets the host keys that the node has signed, and refuses others.
 `Include muster.conf` in ~/.ssh/config uses the printed configuration.";
 
-/// Examples of `rpc scp`.
 pub const SCP_HELP: &str = "Examples:
   rpc scp -C mysql::master --address-fact networking.ip -- dump.sql :/tmp/
   rpc scp -I web1.acme.net -- -r :/etc/apache2 .
@@ -39,7 +34,6 @@ pub const SCP_HELP: &str = "Examples:
 
 A path that begins with a colon is on the node.";
 
-/// Examples of `rpc sftp`.
 pub const SFTP_HELP: &str = "Examples:
   rpc sftp -I db1.acme.net
   rpc sftp -C mysql::master -- -b commands.txt";

@@ -5,10 +5,8 @@ use std::net::SocketAddr;
 use clap::Args;
 use muster_wire::identity::Identity;
 
-/// Usage.
 pub const USAGE: &str = "rpc tunnel NODE PORT [OPTIONS]";
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc tunnel db1.acme.net 5432                  prints the address to connect to
   rpc tunnel db1.acme.net 5432 --listen 127.0.0.1:15432

@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::json::JsonArgs;
 
-/// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc whoami
   rpc whoami --context acme

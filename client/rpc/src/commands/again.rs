@@ -13,7 +13,6 @@ use crate::render::again::{
 };
 use crate::render::json::ReportDocument;
 
-/// The agent.
 const AGAIN_AGENT: &str = "again";
 
 /// A change on all nodes must be asked for.
@@ -36,7 +35,6 @@ impl CommandError for AllNodesError {
     }
 }
 
-/// Runs one of the commands.
 pub async fn run(command: AgainCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         AgainCommand::List(args) => list(args, cx).await,

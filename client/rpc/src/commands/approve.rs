@@ -17,7 +17,6 @@ use crate::printer::GOOD;
 use crate::render::proposal::render_proposal;
 use crate::terminal::PromptError;
 
-/// Runs the command.
 pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;

@@ -13,25 +13,14 @@ use crate::cli::audit::AuditCommand;
 use crate::commands::context::{CommandContext, CommandResult};
 use crate::error::CommandError;
 
-/// Reading or verifying an audit log failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditReadError {
-    /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FileAccessError),
-    /// No head record in the directory names one of these files.
     #[error("no head record in {} refers to any of these files", path.display())]
-    NoHead {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// No file of the directory is an audit log.
+    NoHead { path: PathBuf },
     #[error("no file in {} is an audit log", path.display())]
-    NoLog {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// No key or operator is configured to verify signatures with.
+    NoLog { path: PathBuf },
     #[error("no operator or key is known to verify the signatures")]
     NoKey,
 }
@@ -53,7 +42,6 @@ impl CommandError for AuditReadError {
     }
 }
 
-/// Runs one of the commands.
 pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         AuditCommand::Verify(args) => verify::run(args, cx),

@@ -18,7 +18,6 @@ use crate::cli::broker::{BrokerCommand, BrokerConfigArgs, BrokerRenameArgs, Brok
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::printer::GOOD;
 
-/// Runs one of the commands.
 pub async fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         BrokerCommand::Config(args) => print_config(&args, cx),
@@ -76,7 +75,6 @@ fn write_bundle(
     Ok(CommandExitCode::Passed)
 }
 
-/// Applies the options for one server.
 fn configure_server(
     conf: &mut NatsServerConfig<'_>,
     organisation: &Organisation,

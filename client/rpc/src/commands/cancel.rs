@@ -21,7 +21,6 @@ use crate::progress::ProgressReporter;
 use crate::render::json::RequestDocument as Document;
 use crate::render::node_count_text;
 
-/// What to cancel.
 enum CancelTarget {
     /// This request, on any node.
     Request(Uuid),
@@ -35,14 +34,12 @@ struct CancelTask {
     nodes: Option<BTreeSet<Identity>>,
 }
 
-/// How a request is cancelled.
 #[derive(Clone, Copy)]
 struct CancelCall {
     action: &'static str,
     waiting_only: bool,
 }
 
-/// Runs the command.
 pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.query.json)?;
     let cancel_target = resolve_target(&args, cx)?;

@@ -22,14 +22,12 @@ use crate::render::check::{
     CheckDocument, CheckTextOptions, render_check_metrics, render_check_problem, render_check_text,
 };
 
-/// The agent that runs checks.
 const NRPE_AGENT: &str = "nrpe";
 /// How much longer than one check a process waits until another one has asked the nodes.
 const LOCK_GRACE: Duration = Duration::from_secs(30);
 
 impl CommandError for CheckCacheError {}
 
-/// Runs the command.
 pub async fn run(args: CheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let (outcome, is_cached) = match find_and_pass_on(&args, cx).await {

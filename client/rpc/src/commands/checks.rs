@@ -18,10 +18,8 @@ use crate::render::checks::{
     FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,
 };
 
-/// The agent that runs checks.
 const NRPE_AGENT: &str = "nrpe";
 
-/// Runs the command.
 pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
     match args.command {
         None if args.list.follow => follow_checks(&args.list, cx).await,
@@ -33,7 +31,6 @@ pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
     }
 }
 
-/// Lists the checks.
 async fn list_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let target = cx.read_target(&args.filters)?;
@@ -90,7 +87,6 @@ pub(super) async fn find_checks(
     Ok((FleetCheckList::from_replies(&report), "nodes"))
 }
 
-/// Prints the list in the form of `--output`.
 fn print_list(
     document: &FleetChecksDocument<'_>,
     args: &CheckListArgs,

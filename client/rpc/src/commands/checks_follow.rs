@@ -160,7 +160,6 @@ impl CheckFollower<'_> {
         }
     }
 
-    /// Reads all states and delivers them.
     async fn deliver_states(
         &mut self,
         sink: &mut PassiveSink,

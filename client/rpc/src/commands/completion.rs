@@ -24,14 +24,12 @@ use crate::completion::{
 use crate::error::ResultWriteError;
 use crate::render::node_count_text;
 
-/// Maximum number of jobs that are offered.
 const MAX_OFFERED_JOBS: usize = 50;
 /// Maximum number of nodes that the directory is asked for.
 const MAX_OFFERED_NODES: usize = 500;
 /// Time for the connection and the answer of the directory.
 const DIRECTORY_PATIENCE: Duration = Duration::from_millis(300);
 
-/// Prints the completion script of a shell.
 pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
     cx.printer.print_text(completion_script(args.shell))?;
     Ok(CommandExitCode::Passed)
@@ -85,7 +83,6 @@ async fn registered_names(settings: &RpcSettings, prefix: &str) -> BTreeSet<Stri
     timeout(DIRECTORY_PATIENCE, find).await.ok().flatten().unwrap_or_default()
 }
 
-/// The names of all contexts.
 fn context_names(cx: CommandContext<'_>) -> Vec<String> {
     let store = ContextStore::new(cx.environment.config_home.as_deref());
     let contexts = store.and_then(|store| store.list()).unwrap_or_default();
@@ -113,7 +110,6 @@ fn job_candidates(
     headers.into_iter().filter(is_ours).map(candidate).collect()
 }
 
-/// Writes the manual pages.
 pub fn write_man_pages(args: &ManPagesArgs) -> CommandResult {
     let failed = |source: io::Error| ResultWriteError::File(args.directory.clone(), source);
     std::fs::create_dir_all(&args.directory).map_err(failed)?;

@@ -19,7 +19,6 @@ use crate::render::config::{ConfigStatusDocument, DeployView, read_states, rende
 use crate::render::json::ReportDocument;
 use crate::render::plan::RolloutPreview;
 
-/// The agent.
 const CONFIG_AGENT: &str = "config";
 /// The directory of policies in a deployment.
 const POLICIES_DIRECTORY: &str = "policies/";
@@ -52,7 +51,6 @@ impl CommandError for AllNodesError {
     }
 }
 
-/// Runs one of the commands.
 pub async fn run(command: ConfigCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ConfigCommand::Deploy(args) => deploy(*args, cx).await,

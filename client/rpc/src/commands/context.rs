@@ -37,23 +37,19 @@ pub type CommandResult = Result<CommandExitCode>;
 /// Most nodes that a warning names.
 const MAX_NAMED_NODES: usize = 4;
 
-/// The context of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandContext<'a> {
     /// Value of `--config`.
     pub config: Option<&'a Path>,
     /// Value of `--context`.
     pub context: Option<&'a str>,
-    /// The environment.
     pub environment: &'a ProcessEnvironment,
     /// The settings, once they are loaded.
     pub loaded_settings: &'a OnceCell<RpcSettings>,
-    /// Output.
     pub printer: &'a OutputPrinter,
 }
 
 impl CommandContext<'_> {
-    /// Whether details are printed.
     pub fn is_verbose(&self) -> bool {
         self.printer.verbosity_level() == VerbosityLevel::Verbose
     }
@@ -68,7 +64,6 @@ impl CommandContext<'_> {
         self.printer.screen().table_width
     }
 
-    /// Opens the selected organisation.
     pub fn open_organisation(
         &self,
         directory: &OrgDirectoryArgs,
@@ -79,7 +74,6 @@ impl CommandContext<'_> {
         )
     }
 
-    /// What selects the configuration.
     pub fn config_selection(&self) -> ConfigSelection<'_> {
         ConfigSelection {
             config: self.config,

@@ -16,7 +16,6 @@ use crate::cli::json::JsonArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::render::whoami::{CallerDocument, ContextListDocument, ContextRow};
 
-/// Runs one of the commands.
 pub fn run(command: ContextCommand, cx: CommandContext<'_>) -> CommandResult {
     let store = || ContextStore::new(cx.environment.config_home.as_deref());
     match command {

@@ -26,10 +26,8 @@ use crate::progress::ProgressReporter;
 use crate::render::copy::{CopyDirection, CopyView};
 use crate::render::plan::RolloutPreview;
 
-/// The agent that copies files.
 const COPY_AGENT: &str = "filecopy";
 
-/// The directory for the files of nodes cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {} as the directory for the files of the nodes", path.display())]
 struct FetchDirectoryError {
@@ -51,7 +49,6 @@ struct PreparedCopy<'a> {
     cx: CommandContext<'a>,
 }
 
-/// Runs the command.
 pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let source = CopyLocation::parse(&args.source_operand)?;

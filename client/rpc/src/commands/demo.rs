@@ -43,7 +43,6 @@ pub use error::DemoError;
 /// Time for a node to finish its running requests.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs one of the commands.
 pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult {
     let directory = |args: &DemoDirectoryArgs| demo_directory(args, cx.environment);
     match command {
@@ -53,7 +52,6 @@ pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult 
     }
 }
 
-/// Directory of the demonstration.
 fn demo_directory(
     args: &DemoDirectoryArgs,
     environment: &ProcessEnvironment,
@@ -65,7 +63,7 @@ fn demo_directory(
     Ok(std::path::absolute(&directory).unwrap_or(directory))
 }
 
-/// Shows the processes. Returns [`CommandExitCode::Local`] if a started process has exited.
+/// Returns [`CommandExitCode::Local`] if a started process has exited.
 fn show_status(directory: &Path, printer: &OutputPrinter) -> CommandResult {
     let record = DemoRecord::load(directory)?;
     let mut rows = Vec::new();

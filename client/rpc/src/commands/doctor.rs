@@ -16,7 +16,7 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, E
 use crate::render::count_text;
 use crate::render::doctor::{DoctorDocument, render_section};
 
-/// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
+/// Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;

@@ -10,7 +10,6 @@ use crate::error::ResultWriteError;
 use crate::render::events::{EventLine, render_event};
 use crate::render::json;
 
-/// Runs the command.
 pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
     let count = args.count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let names = args.nodes.iter().flat_map(NodeNames::names);

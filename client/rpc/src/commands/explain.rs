@@ -24,7 +24,6 @@ use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanati
 /// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
-/// Runs the command.
 pub async fn run(args: ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.query.filters)?;
     let words = RequestWords::parse(&args.agent, &args.words)?;
@@ -93,7 +92,6 @@ impl ExplainContext {
         Ok(Self { signer, trust, collective: collective.clone() })
     }
 
-    /// The messages of a call.
     fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>> {
         let now = unix_millis_now();
         let messages =

@@ -11,7 +11,6 @@ use crate::render::fact_names::FactNameCounts;
 use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
 use crate::render::json::ReportDocument;
 
-/// Runs the command.
 pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     let Some(fact) = &args.fact else {
         return list_names(&args.query, cx).await;
@@ -47,7 +46,6 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(CommandExitCode::Local)
 }
 
-/// Lists the facts of the matching nodes.
 async fn list_names(args: &QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?.with_agent(RPCUTIL_AGENT)?;
     let json = form::parse_json_form(&args.json)?;

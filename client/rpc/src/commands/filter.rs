@@ -12,7 +12,6 @@ use crate::cli::filters::FilterArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::filter::FilterTestDocument;
 
-/// Runs one of the commands.
 pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         FilterCommand::Explain(args) => explain_filter(args, cx),

@@ -25,7 +25,6 @@ use crate::render::{list_first_nodes, node_count_text};
 /// Most names of nodes in a message.
 const MAX_NAMED_NODES: usize = 10;
 
-/// Runs the command.
 pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.query.filters);
     let target = cx.read_target(&args.query.filters)?;
@@ -116,7 +115,7 @@ fn warn_of_missing(found: &RegisteredNodes, cx: CommandContext<'_>) {
     }
 }
 
-/// Pings the nodes. Returns those that replied, and whether the result is complete.
+/// Returns the nodes that replied, and whether the result is complete.
 async fn ping_nodes(
     fleet: &FleetConnection,
     target: &TargetSelection,

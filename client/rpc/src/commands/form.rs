@@ -20,36 +20,22 @@ use crate::render::{count_text, template};
 /// An output form is not valid, or its evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputFormError {
-    /// The expression of `--jq` is not valid.
     #[error("--jq: {0}")]
     Jq(#[from] JqExpressionError),
-    /// The expression of `--filter-replies` is not valid.
     #[error("--filter-replies: {0}")]
     Replies(#[from] ReplyFilterError),
-    /// The template of `--template` is not valid.
     #[error("--template: {0}")]
     Template(#[from] OutputTemplateError),
-    /// `-o` and this option select different forms.
     #[error("-o and {0} select two different forms of the output")]
     TwoForms(&'static str),
-    /// The expression of `-o jsonpath` did not end.
     #[error("-o jsonpath: {0}")]
     JsonPath(#[source] EvaluationError),
-    /// The template fails with the values of this many replies.
     #[error("--template: could not render {}", count_text(*.0, "reply", "replies"))]
     Unrendered(usize),
-    /// The file of `--template` cannot be read.
     #[error("--template: cannot read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// A document cannot be written as YAML.
+    File { path: PathBuf, source: io::Error },
     #[error("cannot write YAML")]
     Yaml(#[source] serde_saphyr::ser::Error),
-    /// A result cannot be written.
     #[error(transparent)]
     Print(#[from] PrintError),
 }
@@ -95,7 +81,7 @@ impl CommandError for OutputFormError {
 #[derive(Debug, Default)]
 pub struct JsonForm(pub Option<JqExpression>);
 
-/// The JSON form that the flags select. `None` if they select no JSON.
+/// `None` if the flags select no JSON.
 pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormError> {
     match &flags.jq {
         Some(code) => Ok(Some(JsonForm(Some(JqExpression::new(code)?)))),
@@ -103,7 +89,6 @@ pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormE
     }
 }
 
-/// Parses the expression of `--filter-replies` for replies of this action, if given.
 pub fn parse_reply_filter(
     text: Option<&str>,
     action: &ActionSchema,

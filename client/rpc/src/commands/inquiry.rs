@@ -30,7 +30,6 @@ pub fn plan_action<'a>(
     RequestPlan::new(ddl, action, &words.inputs)
 }
 
-/// Sends the request to these nodes.
 pub async fn ask_nodes(
     fleet: &FleetConnection,
     plan: &RequestPlan<'_>,
@@ -42,7 +41,6 @@ pub async fn ask_nodes(
     fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
 }
 
-/// Sends the request to one node.
 pub async fn ask_node(
     fleet: &FleetConnection,
     plan: &RequestPlan<'_>,
@@ -69,14 +67,12 @@ pub async fn discover_and_ask(
 
 /// The replies to a question that changes nothing, and their output form.
 pub struct QueryResult<'a> {
-    /// The replies.
     pub report: RequestReport,
     json: Option<JsonForm>,
     target: TargetSelection,
     cx: CommandContext<'a>,
 }
 
-/// Asks all nodes that match the filters.
 pub async fn query_nodes<'a>(
     args: &QueryArgs,
     (agent, action): (&str, &str),

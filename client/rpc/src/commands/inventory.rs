@@ -23,28 +23,16 @@ use crate::error::CommandError;
 use crate::progress::ProgressReporter;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
 
-/// Writing or reading an inventory file failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryFileError {
-    /// The file exists already.
     #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The existing file is not a valid inventory.
+    Exists { path: PathBuf },
     #[error("the inventory in {} cannot be used", path.display())]
-    Inventory {
-        /// The file.
-        path: PathBuf,
-        /// Position and cause.
-        source: InventoryError,
-    },
+    Inventory { path: PathBuf, source: InventoryError },
 }
 
 impl CommandError for InventoryFileError {}
 
-/// Runs the command.
 pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(path) = &args.validate {
         return export::validate_file(path, cx);
@@ -64,7 +52,7 @@ pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> Comm
     }
 }
 
-/// Shows one node. Sends both requests concurrently.
+/// Sends both requests concurrently.
 async fn show_node(
     node: &Identity,
     args: &inventory::InventoryArgs,

@@ -15,7 +15,6 @@ use crate::render::job::{
 };
 use crate::render::plan::count_text;
 
-/// Runs one of the commands.
 pub async fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
     match command {

@@ -9,7 +9,6 @@ use super::request::output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::cli::listen::ListenArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 
-/// Runs the command.
 pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> CommandResult {
     run_with_form(&args.output, cx, async |form| listen_for_replies(&args, form, cx).await).await
 }

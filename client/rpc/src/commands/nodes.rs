@@ -56,7 +56,6 @@ pub struct RegisteredNodeDocument {
     output: DirectoryShowOutput,
 }
 
-/// Runs `rpc nodes`.
 pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.filters);
     let target = cx.read_target(&args.filters)?;
@@ -120,7 +119,6 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     Ok(CommandExitCode::from_found(has_nodes))
 }
 
-/// Prints the list in the form of `--output`.
 fn print_list(
     document: &RegisteredNodesDocument,
     args: &NodesArgs,
@@ -183,7 +181,6 @@ async fn forget_nodes(
     Ok(CommandExitCode::from_verdict(!has_failed))
 }
 
-/// Runs `rpc node`.
 pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
     args.node = cx.complete_node_name(args.node);
     let json = form::parse_json_form(&args.json)?;
@@ -213,7 +210,6 @@ pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResu
     Ok(CommandExitCode::from_verdict(verified != Some(false)))
 }
 
-/// Runs `rpc check-registration`.
 pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
     let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };

@@ -18,7 +18,6 @@ mod ssh_authority;
 use crate::cli::org::OrgCommand;
 use crate::commands::context::{CommandContext, CommandResult};
 
-/// Runs one of the commands.
 pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         OrgCommand::Init(args) => init::run(args, cx),

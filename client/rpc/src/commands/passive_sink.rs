@@ -23,7 +23,6 @@ pub struct PassiveSinkChoice<'a> {
 }
 
 impl PassiveSinkChoice<'_> {
-    /// Opens the chosen one, if there is one.
     pub fn open(self, cx: CommandContext<'_>) -> Result<Option<PassiveSink>> {
         let opened = match (self.command_file, self.icinga_api) {
             (Some(path), _) => {

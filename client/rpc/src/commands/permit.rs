@@ -19,13 +19,11 @@ use crate::render::permit::{
 use crate::terminal::PromptError;
 use crate::terminal::{ask_confirmation, is_terminal};
 
-/// The agent of the request.
 const PERMIT_AGENT: &str = "permit";
 
 /// Most nodes that are asked one after the other until one returns the pools. All nodes see the same pools.
 const MAX_NODES_TRIED: usize = 3;
 
-/// Runs one of the commands.
 pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PermitCommand::List(args) => {

@@ -17,7 +17,7 @@ use crate::render::ping::{
 };
 use crate::render::trace::RequestTrace;
 
-/// Runs the command. Prints each reply as it arrives.
+/// Prints each reply as it arrives.
 pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.query.filters);
     let mut target = cx.read_target(&args.query.filters)?;
@@ -89,7 +89,6 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(exit_code(pongs.len(), request.expect))
 }
 
-/// The trace of a reply, if it was traced.
 fn answer_trace(received: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
     let trace = NodeTrace {
         stages: received.reply.stages.clone(),

@@ -17,7 +17,6 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::node_count_text;
 use crate::render::plugins::{PluginDocument, PluginListDocument, render_agent_list};
 
-/// Runs one of the commands.
 pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PluginCommand::List(args) => list_agents(&args, cx),

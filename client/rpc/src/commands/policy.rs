@@ -18,7 +18,6 @@ use crate::commands::context::{CommandExitCode, CommandResult, Result};
 use crate::render::json::ReportDocument;
 use crate::render::policy as render;
 
-/// Runs one of the commands.
 pub async fn run(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PolicyCommand::Check(args) => check_policies(&args, cx),

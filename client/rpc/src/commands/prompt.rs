@@ -10,7 +10,7 @@ use crate::cli::prompt::PromptArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::prompt::{PromptOptions, init_script, render_prompt};
 
-/// Runs the command. A file that is missing or unusable is no error, because a prompt appears every few seconds; `-v` says why.
+/// A file that is missing or unusable is no error, because a prompt appears every few seconds; `-v` says why.
 pub fn run(args: &PromptArgs, color: ColorMode, cx: CommandContext<'_>) -> CommandResult {
     if let Some(shell) = args.init {
         cx.printer.print_text(init_script(shell))?;

@@ -9,7 +9,6 @@ mod user_data;
 use crate::cli::provision::ProvisionCommand;
 use crate::commands::context::{CommandContext, CommandResult};
 
-/// Runs one of the commands.
 pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ProvisionCommand::Token(args) => issue::issue_token(args, cx).await,

@@ -12,7 +12,6 @@ use crate::commands::context::{CommandContext, CommandResult};
 /// The agent of all requests except restarts.
 const PUPPET_AGENT: &str = "puppet";
 
-/// Runs one of the commands.
 pub async fn run(command: PuppetCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PuppetCommand::Status(args) => query::show_status(args, cx).await,

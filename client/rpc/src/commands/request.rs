@@ -50,7 +50,7 @@ use crate::render::trace::RequestTrace;
 /// Interval in which output that is held back is checked.
 const HELD_OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
+/// Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.help {
         return print_help(&args, cx);
@@ -228,7 +228,6 @@ fn build_fleet_request<'a>(
     request
 }
 
-/// A request that is ready to be sent.
 struct PendingRequest<'a> {
     fleet: &'a FleetConnection,
     request: FleetRequest<'a>,

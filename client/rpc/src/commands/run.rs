@@ -15,7 +15,6 @@ use crate::commands::context::{CommandContext, CommandResult};
 /// Time that a node has to kill the command and to reply, after the command's time limit.
 const REPLY_TIME: Duration = Duration::from_secs(10);
 
-/// Runs the command.
 pub async fn run(mut args: RunArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.filters);
     Box::pin(request::run(request_of(args), cx)).await

@@ -50,7 +50,6 @@ impl CommandError for ScheduleCallError {
     }
 }
 
-/// Runs one of the commands.
 pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ScheduleCommand::Add(args) => add::run(*args, cx).await,

@@ -4,7 +4,6 @@ use crate::cli::schema::SchemaArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::schemas::PUBLISHED_SCHEMAS;
 
-/// Runs the command.
 pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> CommandResult {
     match &args.name {
         Some(name) => {

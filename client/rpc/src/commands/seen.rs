@@ -12,16 +12,13 @@ use crate::completion::memory::SeenNamesCache;
 use crate::completion::{find_full_name, suggest_names, suggest_nodes};
 use crate::render::node_count_text;
 
-/// Maximum number of absent nodes that are named.
 const MAX_ABSENT_NAMES: usize = 10;
 
 impl CommandContext<'_> {
-    /// The file with the names that were seen in the configured fleet.
     fn seen_names_path(&self) -> Option<PathBuf> {
         Some(self.settings().ok()?.fleet_cache_directory()?.join("seen.json"))
     }
 
-    /// The names that were seen in the configured fleet.
     pub fn seen_names(&self) -> SeenNamesCache {
         SeenNamesCache::load(self.seen_names_path().as_deref())
     }
@@ -55,7 +52,6 @@ impl CommandContext<'_> {
         Some(format!("{count} replied within the last 7 days, but not now: {names}{more}"))
     }
 
-    /// Saves names.
     pub fn remember_names(&self, names: SeenNamesCache) {
         SeenNamesCache::add_names(self.seen_names_path().as_deref(), names);
     }

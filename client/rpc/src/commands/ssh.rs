@@ -32,31 +32,20 @@ const CONCURRENT_READS: usize = 16;
 /// Why OpenSSH was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum SshCommandError {
-    /// The arguments.
     #[error(transparent)]
     Arguments(#[from] SshArgumentError),
-    /// Nothing can be cached.
     #[error(
         "there is no directory for host keys: set HOME or XDG_CACHE_HOME, or pass --own-host-keys"
     )]
     NoCache,
-    /// The file of host keys cannot be written.
     #[error("cannot write the file of host keys")]
     File(#[source] FileAccessError),
-    /// The path of `rpc` or of its configuration is not known.
     #[error("cannot find the path of rpc or of its configuration")]
     Program(#[source] io::Error),
-    /// The menu cannot be shown.
     #[error("cannot show the menu")]
     Menu(#[source] io::Error),
-    /// The program cannot be started.
     #[error("cannot run {program}; is OpenSSH's client installed?")]
-    Start {
-        /// The program.
-        program: &'static str,
-        /// The I/O error.
-        source: io::Error,
-    },
+    Start { program: &'static str, source: io::Error },
 }
 
 impl CommandError for SshCommandError {
@@ -84,7 +73,6 @@ struct ReadNodes {
     refused: Vec<SshNodeError>,
 }
 
-/// Runs `rpc ssh`.
 pub async fn run(args: SshArgs, cx: CommandContext<'_>) -> CommandResult {
     let (session, nodes) = SshSession::start(&args.target, cx).await?;
     if nodes.is_empty() {

@@ -6,7 +6,6 @@ use crate::commands::context::{CommandContext, CommandResult};
 use crate::render::json::ReportDocument;
 use crate::render::stats::{DaemonStatsDocument, read_daemon_counts, render_counts_table};
 
-/// Runs the command.
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let result = query_nodes(&args, (RPCUTIL_AGENT, "daemon_stats"), &[], cx).await?;
     let counts = read_daemon_counts(&result.report);

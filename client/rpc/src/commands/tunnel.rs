@@ -21,16 +21,10 @@ use crate::error::CommandError;
 pub enum TunnelEndpointError {
     /// The address is in use, or not one of this machine.
     #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The I/O error.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     /// The node did not reply as one with the agent.
     #[error("{0} does not reply as a node that offers tunnels")]
     NoNode(Identity),
-    /// Standard input and output cannot be used.
     #[error("cannot use standard input and output")]
     Streams(#[source] io::Error),
 }
@@ -75,7 +69,6 @@ impl CommandError for TunnelError {
 
 const PUSH_HINT: &str = "the organisation is older than tunnels: run `rpc org push`, which gives its users the permission, and connect again";
 
-/// Runs the command.
 pub async fn run(args: TunnelArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::default()).await?;

@@ -9,14 +9,13 @@ use crate::cli::whoami::WhoamiArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::whoami::WhoamiDocument;
 
-/// Runs the command.
 pub fn run(args: &WhoamiArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let origin = cx.config_selection().select()?.origin;
     print_caller(&settings, origin, &args.json, cx)
 }
 
-/// Prints the caller of these settings. Returns [`CommandExitCode::Local`] if nodes reject its credentials.
+/// Returns [`CommandExitCode::Local`] if nodes reject its credentials.
 pub fn print_caller(
     settings: &RpcSettings,
     origin: &str,

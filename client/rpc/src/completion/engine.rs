@@ -5,7 +5,6 @@ use clap::{Arg, ArgAction, Command};
 use super::sources::CompletionSources;
 use crate::render::printable::escape_to_line;
 
-/// A completion candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionCandidate {
     /// The whole word.
@@ -22,7 +21,6 @@ impl CompletionCandidate {
         Self { word: word.into(), help }
     }
 
-    /// A word without help.
     pub fn without_help(word: impl Into<String>) -> Self {
         Self { word: word.into(), help: String::new() }
     }
@@ -134,7 +132,6 @@ impl<'a> CommandLinePosition<'a> {
         arguments.nth(self.positionals.len()).or(repeatable)
     }
 
-    /// Candidates at this position that are not options.
     fn positional_candidates(
         &self,
         root: &Command,

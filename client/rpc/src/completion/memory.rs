@@ -20,20 +20,15 @@ const MAX_VALUES_PER_FACT: usize = 100;
 const MAX_VALUES: usize = 20_000;
 /// Maximum length of a name or value, in bytes.
 const MAX_NAME_BYTES: usize = 128;
-/// Maximum size of the file, in bytes.
 const MAX_FILE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum age of names since they were last seen.
 const MAX_AGE: Duration = Duration::from_hours(24);
 
-/// The cached names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SeenNamesCache {
-    /// Nodes.
     pub nodes: BTreeSet<String>,
-    /// Classes.
     pub classes: BTreeSet<String>,
-    /// Agents.
     pub agents: BTreeSet<String>,
     /// Facts, with the values that were seen.
     pub facts: BTreeMap<String, BTreeSet<String>>,
@@ -54,7 +49,7 @@ impl SeenNamesCache {
         serde_json::from_slice(&read_cache_file(path, MAX_FILE_BYTES)?).ok()
     }
 
-    /// Adds names to the file. Write errors are ignored, because the file is only a cache.
+    /// Write errors are ignored, because the file is only a cache.
     pub fn add_names(path: Option<&Path>, new_names: Self) {
         let Some(path) = path else {
             return;
@@ -94,7 +89,6 @@ impl SeenNamesCache {
         self.facts.values().map(BTreeSet::len).sum()
     }
 
-    /// Adds the inventory of a node.
     pub fn add_inventory(&mut self, inventory: RpcutilInventoryOutput) {
         let RpcutilInventoryOutput { facts, classes, agents, .. } = inventory;
         let mut seen = Self {
@@ -110,7 +104,6 @@ impl SeenNamesCache {
         self.extend(seen);
     }
 
-    /// Adds a fact and its value.
     pub fn add_fact(&mut self, name: &str, value: &Value) {
         let values = self.facts.entry(name.to_owned()).or_default();
         match value {

@@ -2,7 +2,6 @@
 
 use super::line::CompletionShell;
 
-/// The script to source in this shell.
 pub fn completion_script(shell: CompletionShell) -> &'static str {
     match shell {
         CompletionShell::Bash => BASH_SCRIPT,

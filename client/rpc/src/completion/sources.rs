@@ -14,7 +14,6 @@ use super::memory::SeenNamesCache;
 
 /// The agent whose inputs depend on the type of a resource.
 const PUPPETRAL_AGENT: &str = "puppetral";
-/// Its input with the type.
 const TYPE_INPUT: &str = "type";
 /// The action of `rpcutil` whose input is the name of a fact.
 const GET_FACT_ACTION: &str = "get_fact";
@@ -34,7 +33,7 @@ pub struct CompletionSources<'a> {
 }
 
 impl<'a> CompletionSources<'a> {
-    /// Sources with these DDLs and names. The jobs are read only if they are needed.
+    /// The jobs are read only if they are needed.
     pub fn new(
         agents: &'a DdlStore,
         seen: &'a SeenNamesCache,
@@ -44,14 +43,12 @@ impl<'a> CompletionSources<'a> {
         Self { agents, seen, jobs, contexts: Vec::new(), nodes_wanted: Cell::new(false) }
     }
 
-    /// Adds the names of contexts.
     #[must_use]
     pub fn with_contexts(mut self, contexts: Vec<String>) -> Self {
         self.contexts = contexts;
         self
     }
 
-    /// Whether names of nodes were asked for.
     pub fn are_nodes_wanted(&self) -> bool {
         self.nodes_wanted.get()
     }

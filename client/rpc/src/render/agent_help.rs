@@ -5,14 +5,12 @@ use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
 use super::TextPage;
 use crate::printer::STRONG;
 
-/// Footer of every page.
 const HELP_FOOTER: &str = "\
 `rpc do --help` describes filters, batches and output formats. Exit codes: 0 all
 passed, 1 no nodes discovered or a local error, 2 some failed, 3 no replies,
 4 invalid command line.
 ";
 
-/// Renders the page of an agent: its actions.
 pub fn render_agent_help(ddl: &AgentDdl) -> String {
     let name = ddl.name();
     let mut page = TextPage::default();
@@ -37,7 +35,6 @@ pub fn render_agent_help(ddl: &AgentDdl) -> String {
     page.into_text()
 }
 
-/// Renders the page of an action: its inputs and outputs.
 pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
     let mut page = TextPage::default();
     let mut usage = format!("rpc {} {}", ddl.name(), action.name());

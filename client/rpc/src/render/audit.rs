@@ -11,19 +11,16 @@ use serde_json::{Map, Value};
 use super::page::TextPage;
 use super::value::compact_value;
 
-/// A verified log.
 #[derive(Debug)]
 pub struct VerifiedAuditLog<'a> {
     /// Its files, in chain order.
     pub files: &'a [PathBuf],
-    /// The result of the verification.
     pub verification: ChainVerification,
     /// Whether unsigned lines count as failures.
     pub strict: bool,
 }
 
 impl VerifiedAuditLog<'_> {
-    /// Whether the verification succeeded.
     pub fn has_passed(&self) -> bool {
         self.verification.is_intact() && !(self.strict && self.verification.unsigned > 0)
     }
@@ -114,7 +111,6 @@ struct DescribedFinding<'a, T> {
 }
 
 impl<'a> AuditVerdictDocument<'a> {
-    /// Creates the document of a verified log.
     pub fn new(verified: &'a VerifiedAuditLog<'_>) -> Self {
         let verification = &verified.verification;
         let describe = |finding: &'a AuditFinding| DescribedFinding {

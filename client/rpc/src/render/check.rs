@@ -15,7 +15,6 @@ const MAX_TEXT_BYTES: usize = 4000;
 /// Most characters of one node's output in the text.
 const MAX_OUTPUT_CHARS: usize = 300;
 
-/// What the text contains.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckTextOptions {
     /// Whether `total` is the number of nodes that replied.
@@ -26,7 +25,6 @@ pub struct CheckTextOptions {
     pub all_nodes: bool,
 }
 
-/// The text for a check that could not be done.
 pub fn render_check_problem(command: &str, problem: &str) -> String {
     let words: Vec<&str> = problem.split_whitespace().collect();
     format!("{}: UNKNOWN: {}\n", plugin_text(command), plugin_text(&words.join(" ")))
@@ -221,7 +219,6 @@ struct PerfSummaryRow {
 }
 
 impl<'a> CheckDocument<'a> {
-    /// Creates the document.
     pub fn new(check: &'a str, outcome: &'a CheckOutcome, state: CheckState, cached: bool) -> Self {
         let (report, problem) = match outcome {
             CheckOutcome::Report(report) => (Some(report), None),

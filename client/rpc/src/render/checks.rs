@@ -58,7 +58,6 @@ struct FleetCheckRow<'a> {
 }
 
 impl<'a> FleetChecksDocument<'a> {
-    /// Creates the document with the checks that the options select.
     pub fn new(list: &'a FleetCheckList, source: &'static str, args: &CheckListArgs) -> Self {
         let selected = list.checks.iter().filter(|check| is_selected(check, args));
         Self {
@@ -145,7 +144,7 @@ impl<'a> FleetCheckRow<'a> {
     }
 }
 
-/// The table. `is_wide` shows whole outputs.
+/// `is_wide` shows whole outputs.
 pub fn render_checks_table(
     document: &FleetChecksDocument<'_>,
     now: u64,

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::printable::escape_to_line;
 use crate::commands::table::format_table;
 
-/// The nodes of each collective.
 #[derive(Debug, Default)]
 pub struct CollectiveMembers<'a>(pub BTreeMap<String, BTreeSet<&'a Identity>>);
 
@@ -37,7 +36,6 @@ impl<'a> CollectiveMembers<'a> {
         format_table(["COLLECTIVE", "NODES"], &rows, width)
     }
 
-    /// Renders the graph in the DOT language.
     pub fn render_dot(&self) -> String {
         let mut text = "graph fleet {\n  overlap=false;\n".to_owned();
         for (name, nodes) in &self.0 {

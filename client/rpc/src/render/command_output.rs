@@ -11,10 +11,8 @@ use super::group::EqualReplyGroup;
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT, STRONG, WARNING};
 
-/// Indentation of the lines of a block.
 const INDENT: &str = "   ";
 
-/// A line of a command's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     /// Whether it was written to the standard error.
@@ -26,14 +24,12 @@ pub struct CommandLine {
 /// The complete output of a command on one node, as far as it is known.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CommandOutputLines {
-    /// The lines.
     pub lines: Vec<CommandLine>,
-    /// Whether more output was cut.
     pub is_truncated: bool,
 }
 
 impl CommandLine {
-    /// The line of a progress event. `None` for other events.
+    /// `None` unless it is a progress event.
     pub fn from_event(event: &Value) -> Option<Self> {
         let text = event.get("line").and_then(Value::as_str)?.to_owned();
         let is_error = event.get("stream").and_then(Value::as_str) == Some("stderr");
@@ -45,7 +41,6 @@ impl CommandLine {
         if self.is_error { format!("{WARNING}stderr: {text}{WARNING:#}") } else { text.clone() }
     }
 
-    /// The line after the name of its node.
     pub fn render_after_name(&self, node: &str) -> String {
         TextPage::from_iter([format_args!("{HINT}{node}:{HINT:#} {}", self.styled_text())])
             .into_text()

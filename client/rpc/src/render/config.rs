@@ -17,10 +17,8 @@ use crate::render::time::format_time_millis;
 /// Files that a line names; more are counted.
 const SHOWN_FILES: usize = 6;
 
-/// A result, and the time for confirmations.
 #[derive(Debug, Clone, Copy)]
 pub struct DeployView<'a> {
-    /// The result.
     pub report: &'a DeployReport,
     /// Time until a node restores its earlier files.
     pub confirm: Duration,
@@ -94,7 +92,6 @@ impl<'a> DeployView<'a> {
         }
     }
 
-    /// Renders the line with the totals.
     pub fn render_totals(&self) -> String {
         let counts = self.counts();
         let texts: Vec<String> = counts
@@ -114,7 +111,6 @@ impl<'a> DeployView<'a> {
         counts
     }
 
-    /// The document for programs.
     pub fn document(&self) -> DeployDocument<'a> {
         let document =
             |(node, result): (&'a Identity, &'a NodeDeployResult)| DeployResultDocument {

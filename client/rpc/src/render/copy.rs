@@ -22,12 +22,9 @@ pub enum CopyDirection {
     FromNodes,
 }
 
-/// A result, and what was copied.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyView<'a> {
-    /// The result.
     pub report: &'a CopyReport,
-    /// The direction.
     pub direction: CopyDirection,
     /// The path of this machine.
     pub local: &'a str,
@@ -120,7 +117,6 @@ impl<'a> CopyView<'a> {
         }
     }
 
-    /// Renders the line with the totals.
     pub fn render_totals(&self) -> String {
         let counts = self.counts();
         let texts = [
@@ -169,7 +165,6 @@ impl<'a> CopyView<'a> {
         }
     }
 
-    /// The document for programs.
     pub fn document(&self) -> CopyDocument<'a> {
         let results = self.report.nodes.iter().map(result_document);
         CopyDocument {

@@ -70,7 +70,6 @@ impl DdlCheckDocument<'_> {
 }
 
 impl DdlCheckResult {
-    /// Checks the content of a file.
     pub fn new(file: String, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut checked = Self { file, agent: None, data_source: None, findings: Vec::new() };
@@ -99,7 +98,6 @@ impl DdlCheckResult {
         self.findings.push(DdlFinding { severity, line: None, column: None, message });
     }
 
-    /// Whether there is a finding of this severity.
     pub fn has_severity(&self, severity: DdlFindingSeverity) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.severity == severity)
@@ -173,7 +171,6 @@ fn find_action_offset(name: &str, text: &str) -> Option<usize> {
     })
 }
 
-/// Offset of a name as a key.
 fn find_key_offset(name: &str, text: &str) -> Option<usize> {
     find_quoted(name, text, |_, after| after.trim_start().starts_with(':'))
 }
@@ -187,7 +184,6 @@ fn find_quoted(name: &str, text: &str, fits: fn(&str, &str) -> bool) -> Option<u
     })
 }
 
-/// Possible improvements of an agent's DDL.
 fn agent_advice(ddl: &AgentDdl) -> Vec<String> {
     let is_undescribed = ddl.metadata().description.is_empty();
     let metadata = is_undescribed
@@ -196,7 +192,6 @@ fn agent_advice(ddl: &AgentDdl) -> Vec<String> {
     warnings.chain(metadata).chain(ddl.actions().iter().flat_map(action_advice)).collect()
 }
 
-/// Possible improvements of a data source's DDL.
 fn data_advice(ddl: &DataDdl) -> Vec<String> {
     let metadata =
         ddl.metadata().description.is_empty().then(|| "metadata: has no description".to_owned());

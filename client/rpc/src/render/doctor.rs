@@ -59,7 +59,6 @@ pub struct DoctorDocument<'a> {
 }
 
 impl<'a> DoctorDocument<'a> {
-    /// Creates the document of these sections.
     pub fn new(sections: &'a [DiagnosisSection]) -> Self {
         let count = |level: DiagnosisLevel| {
             let findings = sections.iter().flat_map(|section| &section.findings);

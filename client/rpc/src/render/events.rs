@@ -34,7 +34,6 @@ pub struct EventLine<'a> {
 }
 
 impl<'a> EventLine<'a> {
-    /// Creates the line of this event.
     pub fn new(event: &'a FleetEvent) -> Self {
         Self {
             schema: "muster.event.line.v1",

@@ -127,7 +127,6 @@ fn serialize_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error>
 }
 
 impl RequestExplanation {
-    /// The document's schema.
     pub const SCHEMA: &str = "muster.explain.v1";
 
     /// Renders the text; verbose output includes the signed bytes.

@@ -68,7 +68,6 @@ pub struct FactNameCount {
 }
 
 impl FactNamesDocument {
-    /// Renders the names as a table.
     pub fn render_text(&self, width: usize) -> String {
         let to_row =
             |fact: &FactNameCount| TableRow::from([fact.name.clone(), fact.nodes.to_string()]);

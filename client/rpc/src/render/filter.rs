@@ -69,7 +69,6 @@ fn for_truth<T>(truth: TruthValue, [yes, no, unknown]: [T; 3]) -> T {
 }
 
 impl<'a> FilterTestDocument<'a> {
-    /// Creates the result from these evaluations.
     pub fn new(filter: String, evaluations: &'a [NodeEvaluation]) -> Self {
         let count =
             |truth| evaluations.iter().filter(|evaluation| evaluation.result == truth).count();
@@ -121,7 +120,6 @@ impl<'a> FilterTestDocument<'a> {
         }
     }
 
-    /// The exit code of the command.
     pub fn exit_code(&self) -> CommandExitCode {
         match (self.unknown, self.matching) {
             (0, 0) => CommandExitCode::Local,

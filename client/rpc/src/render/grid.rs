@@ -11,15 +11,12 @@ use crate::screen::UNLIMITED_WIDTH;
 
 /// Maximum width of the first column; longer names are wrapped.
 const MAX_FIRST_COLUMN_WIDTH: usize = 40;
-/// Minimum useful width of a column.
 const MIN_COLUMN_WIDTH: usize = 10;
 /// Columns between two cells.
 const COLUMN_GAP: usize = 2;
 
-/// A row, and whether its first cell marks a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableRow {
-    /// The texts of its cells.
     pub cells: Vec<String>,
     /// Whether it is about a failure.
     pub is_bad: bool,
@@ -130,7 +127,6 @@ fn count_fitting_columns(heading: &[impl AsRef<str>], rows: &[TableRow], width: 
     heading.len()
 }
 
-/// Width of a column's widest cell.
 fn widest_cell_width(heading: &[impl AsRef<str>], rows: &[TableRow], at: usize) -> usize {
     let cells = rows.iter().filter_map(|row| row.cells.get(at)).map(|cell| cell.chars().count());
     cells.max().unwrap_or(0).max(heading_width(heading, at))

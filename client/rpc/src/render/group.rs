@@ -14,16 +14,13 @@ use super::ranges::shorten_to_ranges;
 /// Maximum lines for the nodes of a group, unless all are requested.
 const MAX_NODE_LINES: usize = 5;
 
-/// A group of equal replies.
 #[derive(Debug)]
 pub struct EqualReplyGroup<'a> {
     /// One of the replies.
     pub reply: &'a NodeReply,
-    /// The nodes with this reply.
     pub nodes: Vec<&'a Identity>,
 }
 
-/// Groups the replies by content.
 pub fn group_equal_replies<'a>(
     replies: impl IntoIterator<Item = &'a NodeReply>,
 ) -> Vec<EqualReplyGroup<'a>> {

@@ -20,7 +20,6 @@ use crate::printer::STRONG;
 /// A node's replies about itself; parts without a reply are absent.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeInventory<'a> {
-    /// The node.
     pub node: &'a Identity,
     /// The result of `rpcutil inventory`.
     pub known: &'a RequestReport,
@@ -29,7 +28,6 @@ pub struct NodeInventory<'a> {
 }
 
 impl NodeInventory<'_> {
-    /// Renders the text.
     pub fn render_text(&self, width: usize) -> String {
         let mut page = TextPage::default();
         page.push_line(format_args!("Inventory for {STRONG}{}{STRONG:#}:", self.node));
@@ -103,7 +101,6 @@ fn render_statistics(
     page.into_text()
 }
 
-/// Adds a section with a title.
 fn add_section(title: &str, body: &str, page: &mut TextPage) {
     page.push_gap();
     page.push_line(format_args!("   {STRONG}{title}:{STRONG:#}"));
@@ -159,7 +156,6 @@ pub struct NodeInventoryDocument<'a> {
 }
 
 impl<'a> NodeInventoryDocument<'a> {
-    /// Creates the document of this node.
     pub fn new(inventory: NodeInventory<'a>) -> Self {
         let NodeInventory { node, known, statistics } = inventory;
         let replies = known.replies.iter().chain(&statistics.replies);

@@ -19,7 +19,6 @@ use crate::render::time::format_time_millis;
 /// Indentation below a title, in columns.
 const INDENT: usize = 3;
 
-/// Headings of the list of jobs.
 const LIST_HEADING: [&str; 6] = ["JOB", "STARTED", "FLEET", "STATE", "RESULT", "REQUEST"];
 
 /// Renders a table with one row per job; nothing without jobs.
@@ -74,7 +73,6 @@ fn request_text(job: &SavedJob) -> String {
     format!("{} {}", job.header.agent, job.header.action)
 }
 
-/// Renders one job in full.
 pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
     let mut page = TextPage::default();
@@ -132,7 +130,6 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
     page.push_gap();
 }
 
-/// A node's status on one line.
 fn reply_status_line(answer: &JobReply) -> String {
     let words = outcome_words(answer.statuscode, answer.reason.as_ref());
     if answer.is_ok() {
@@ -188,7 +185,6 @@ impl JobDifference {
         self.changed.is_empty() && self.only_before.is_empty() && self.only_after.is_empty()
     }
 
-    /// Renders the text.
     pub fn render_text(&self, width: usize) -> String {
         let mut page = TextPage::default();
         for (node, changes) in &self.changed {
@@ -240,7 +236,6 @@ pub struct JobListDocument<'a> {
 }
 
 impl<'a> JobListDocument<'a> {
-    /// Creates the document of these jobs.
     pub fn new(jobs: &'a [SavedJob]) -> Self {
         Self { schema: "muster.jobs.v1", jobs: jobs.iter().map(JobSummaryDocument::new).collect() }
     }
@@ -317,7 +312,6 @@ pub struct JobDocument<'a> {
 }
 
 impl<'a> JobDocument<'a> {
-    /// Creates the document of this job.
     pub fn new(job: &'a SavedJob) -> Self {
         let header = &job.header;
         Self {

@@ -12,11 +12,8 @@ use jaq_json::{Val, read};
 
 use super::evaluation_limit::{EvaluationError, limit_memory, start_evaluation};
 
-/// Maximum length of an expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
-/// Maximum output of an expression in bytes.
 const MAX_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
-/// Maximum run time of an expression.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Functions with access beyond the document, or that end the process.
 const FORBIDDEN_FUNCTIONS: [&str; 8] =
@@ -26,38 +23,29 @@ const FORBIDDEN_FUNCTIONS: [&str; 8] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JqExpression(String);
 
-/// Why an expression is invalid or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JqExpressionError {
-    /// A syntax error.
     #[error("{expected} at column {column}\n\n  {shown}\n  {}^", " ".repeat(column.saturating_sub(1)))]
     Syntax {
-        /// The expected syntax.
         expected: String,
         /// Column in characters, from 1.
         column: usize,
         /// The expression on one line.
         shown: String,
     },
-    /// The expression exceeds the length limit.
     #[error("the expression is longer than {MAX_EXPRESSION_BYTES} bytes")]
     TooLong,
-    /// A run time error.
     #[error("{0}")]
     Run(String),
-    /// The output exceeds the limit.
     #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     OutputTooLong,
-    /// The evaluation did not end.
     #[error(transparent)]
     Unfinished(#[from] EvaluationError),
-    /// The document cannot be converted to or from JSON.
     #[error("the document or the result cannot be converted to JSON")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl JqExpression {
-    /// Parses an expression.
     pub fn new(code: &str) -> Result<Self, JqExpressionError> {
         if code.len() > MAX_EXPRESSION_BYTES {
             return Err(JqExpressionError::TooLong);

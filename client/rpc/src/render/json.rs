@@ -56,7 +56,6 @@ pub struct ReportDocument<'a, T> {
 }
 
 impl<'a, T> ReportDocument<'a, T> {
-    /// Creates a document of this schema: what the replies of a report contain, and its statistics.
     pub fn new(schema: &'static str, content: T, report: &'a RequestReport) -> Self {
         Self { schema, content, request_stats: RequestStatsDocument::new(&report.stats) }
     }
@@ -82,7 +81,6 @@ pub struct RequestDocument<'a> {
 }
 
 impl<'a> RequestDocument<'a> {
-    /// Creates the document of this report.
     pub fn new(report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.request.v1",
@@ -108,7 +106,6 @@ pub struct RolloutStopDocument {
 }
 
 impl RolloutStopDocument {
-    /// Creates the document's part for this reason.
     pub fn new(reason: RolloutStopReason) -> Self {
         let why = match reason {
             RolloutStopReason::Canary { .. } => "canary",
@@ -136,7 +133,6 @@ pub struct ReplyDocument<'a> {
 }
 
 impl<'a> ReplyDocument<'a> {
-    /// Creates the document's part for this reply.
     pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             sender: &reply.node,
@@ -182,7 +178,6 @@ pub struct RequestStatsDocument<'a> {
 }
 
 impl<'a> RequestStatsDocument<'a> {
-    /// Creates the document's part for these statistics.
     pub fn new(stats: &'a RequestStats) -> Self {
         Self {
             requestid: stats.requests.first().map(String::as_str),

@@ -9,9 +9,7 @@ use super::escape_to_line;
 use super::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
 use super::json::escape_harmful;
 
-/// Longest expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024;
-/// Maximum run time of an expression.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A valid expression.
@@ -19,7 +17,6 @@ const EVALUATION_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct JsonPathExpression(JsonPath);
 
 impl JsonPathExpression {
-    /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_EXPRESSION_BYTES {
             return Err(format!("an expression has at most {MAX_EXPRESSION_BYTES} bytes"));

@@ -92,7 +92,6 @@ impl<'a> RequestJsonLine<'a> {
         Self::Discovered { schema: "muster.request.lines.v1", agent, action, nodes }
     }
 
-    /// The lines of a progress update.
     pub fn progress_lines(update: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
         let lost = (update.lost > 0 || update.dropped > 0).then_some(Self::ProgressLost {
             sender: &update.node,

@@ -21,7 +21,6 @@ pub fn render_changes(changes: &[NodeChange], width: usize) -> String {
     render_rows(&rows, width)
 }
 
-/// A table of values that differ.
 pub fn render_difference(values: &[ValueChange], width: usize) -> String {
     let heading = ["VALUE", "CHANGE"].map(str::to_owned).to_vec();
     let rows = values.iter().map(|value| vec![value.path.clone(), change_text(value)]);

@@ -29,5 +29,4 @@ pub struct FoundNodesDocument<'a> {
     pub unanswered: &'a BTreeMap<Identity, Vec<String>>,
 }
 
-/// Names available in node templates.
 pub const TEMPLATE_NAMES: [&str; 1] = ["node"];

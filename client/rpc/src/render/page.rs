@@ -4,7 +4,6 @@ use std::fmt::{Display, Write as _};
 
 use super::printable::styled_line;
 
-/// The text so far.
 #[derive(Debug, Default)]
 pub struct TextPage(String);
 
@@ -35,7 +34,6 @@ impl TextPage {
         }
     }
 
-    /// Returns the text.
     pub fn into_text(self) -> String {
         self.0
     }

@@ -42,7 +42,6 @@ pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
     lay_out_table(&["POOL", "HELD", "LIMIT", "WAITING"], &rows, width, None).into_text()
 }
 
-/// Renders all holders and waiting nodes.
 pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
@@ -78,7 +77,6 @@ fn member_row(member: &PoolMemberRow) -> TableRow {
     ])
 }
 
-/// The prompt for releasing the permits of these holders.
 pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
     for holder in holders {

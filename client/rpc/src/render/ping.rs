@@ -16,10 +16,8 @@ use crate::printer::WARNING;
 /// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: i64 = 1000;
 
-/// One reply to a ping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PingReply {
-    /// The sender.
     pub node: Identity,
     /// Time from the request to the reply.
     pub after: Duration,
@@ -58,7 +56,6 @@ impl PingReply {
     }
 }
 
-/// Renders the statistics below the lines.
 pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
     let replies = count_text(pongs.len(), "reply", "replies");
     let heading = format!("\n---- ping statistics ----\n{replies}");

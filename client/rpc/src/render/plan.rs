@@ -17,14 +17,11 @@ const SAMPLE_SIZE: usize = 3;
 /// Characters of an input's value in the question before a change.
 const MAX_VALUE_CHARS: usize = 60;
 
-/// A rollout before its start.
 #[derive(Debug, Clone, Copy)]
 pub struct RolloutPreview<'a> {
     /// The agent and its action.
     pub request: (&'a str, &'a str),
-    /// The target nodes.
     pub nodes: &'a BTreeSet<Identity>,
-    /// The batches and stop conditions.
     pub limits: RolloutLimits,
     /// Pause between batches.
     pub pause: Duration,
@@ -102,7 +99,6 @@ pub struct ChangeScope<'a> {
     pub fleet: Option<&'a str>,
     /// The context that selects it.
     pub context: Option<&'a str>,
-    /// The collective.
     pub collective: &'a str,
     /// The filter in words.
     pub filter: &'a str,
@@ -130,7 +126,6 @@ impl ChangeScope<'_> {
     }
 }
 
-/// The first characters of a long value.
 fn shorten_value(text: &str) -> String {
     match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),

@@ -26,7 +26,6 @@ pub struct PluginListDocument<'a> {
 }
 
 impl<'a> PluginListDocument<'a> {
-    /// Creates the document of these DDLs.
     pub fn new(store: &'a DdlStore) -> Self {
         let entry = |ddl: &'a AgentDdl| PluginListEntry {
             name: ddl.name(),
@@ -62,7 +61,6 @@ pub struct PluginDocument<'a> {
 }
 
 impl<'a> PluginDocument<'a> {
-    /// Creates the document of this DDL.
     pub fn new(ddl: &'a AgentDdl) -> Self {
         Self { schema: "muster.plugin.v1", ddl }
     }

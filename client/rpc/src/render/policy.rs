@@ -23,7 +23,6 @@ pub struct PolicyCheckDocument<'a> {
 }
 
 impl<'a> PolicyCheckDocument<'a> {
-    /// Creates the document of the findings in this many files.
     pub fn new(files: usize, findings: &'a [LintFinding]) -> Self {
         let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         Self {
@@ -91,7 +90,6 @@ struct PolicyStepDocument<'a> {
 }
 
 impl<'a> PolicyExplainDocument<'a> {
-    /// Creates the document of a verdict's explanation.
     pub fn new(
         (caller, agent, action): (&'a PolicyPrincipal, &'a SubjectName, &'a SubjectName),
         node: Option<&'a str>,
@@ -191,7 +189,6 @@ struct PolicyTestCaseDocument<'a> {
 }
 
 impl<'a> PolicyTestDocument<'a> {
-    /// Creates the document of all test results.
     pub fn new(outcomes: &'a [PolicyTestOutcome]) -> Self {
         let case = |outcome: &'a PolicyTestOutcome| PolicyTestCaseDocument {
             name: &outcome.name,

@@ -15,7 +15,6 @@ static STYLE_PREFIX: LazyLock<String> =
 /// A style of the output. `{style}` begins it, and `{style:#}` ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Whether the text is bold.
     pub is_bold: bool,
     /// The ANSI parameter of its colour.
     pub color: Option<u8>,

@@ -8,7 +8,6 @@ use super::value::compact_value;
 use super::{TextPage, count_text};
 use crate::printer::{HINT, WARNING};
 
-/// Renders the lines of a progress update.
 pub fn render_progress_update(update: &ProgressUpdate) -> String {
     let mut page = TextPage::default();
     let node = &update.node;

@@ -6,20 +6,16 @@ use muster_contract::motd::{PromptStatus, TerminalColor, prompt_word};
 use super::printable::TextStyle;
 use crate::cli::prompt::PromptShell;
 
-/// What a prompt shows, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptOptions {
-    /// The shell that prints it.
     pub shell: PromptShell,
     /// Maximum width, in columns.
     pub width: usize,
-    /// Whether colours are used.
     pub has_colors: bool,
     /// Whether the daemon has not updated the file for a long time.
     pub is_stale: bool,
 }
 
-/// A word and its colour.
 type ColoredWord = (String, Option<TerminalColor>);
 
 /// `[acme production web,db +2 puppet-disabled] `; empty if there is nothing to show.
@@ -87,7 +83,7 @@ fn layout_width(words: &[ColoredWord]) -> usize {
     words.iter().map(|(word, _)| measure_text_width(word) + 1).sum::<usize>() + 2
 }
 
-/// The word in its colour. The shell must know which characters have no width, or it breaks long lines at the wrong place.
+/// The shell must know which characters have no width, or it breaks long lines at the wrong place.
 fn color_word(word: &str, color: Option<TerminalColor>, options: PromptOptions) -> String {
     let Some(color) = color.filter(|_| options.has_colors) else { return word.to_owned() };
     let parameter = color.sgr_parameter();

@@ -9,7 +9,7 @@ use super::{TextPage, node_count_text};
 use crate::printer::{BAD, STRONG, WARNING};
 use crate::render::time::format_time_millis;
 
-/// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.
+/// `action` is its DDL, if known; `over` marks an expired proposal.
 pub fn render_proposal(
     proposed: &OpenProposal,
     action: Option<&ActionSchema>,

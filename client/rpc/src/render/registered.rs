@@ -9,7 +9,6 @@ use super::TextPage;
 use super::value::compact_value;
 use crate::commands::table::{align_columns, format_rows};
 
-/// A table of nodes with the requested facts.
 pub fn render_node_table(
     nodes: &[DirectoryNodeRow],
     fields: &[String],
@@ -78,7 +77,6 @@ pub fn render_node_names(nodes: &[DirectoryNodeRow]) -> String {
     nodes.iter().map(|row| &row.node).collect::<TextPage>().into_text()
 }
 
-/// Everything about one node.
 pub fn render_node(output: &DirectoryShowOutput) -> String {
     let node = &output.node;
     let list =

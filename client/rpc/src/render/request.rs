@@ -38,10 +38,8 @@ const WOULD_CHANGE_TITLE: &str = "Would Change";
 /// Maximum lines of a table row, unless verbose.
 const MAX_CELL_LINES: usize = 3;
 
-/// Display options of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestResultView<'a> {
-    /// The DDL of the action.
     pub action: &'a ActionSchema,
     /// Which replies to show; as the DDL specifies when absent.
     pub display: Option<DisplayOverride>,
@@ -54,7 +52,6 @@ pub struct RequestResultView<'a> {
 }
 
 impl RequestResultView<'_> {
-    /// Whether a reply is shown.
     pub fn is_shown(&self, reply: &NodeReply) -> bool {
         self.action.display().shows_reply(reply.is_ok(), self.display)
     }
@@ -120,7 +117,6 @@ impl RequestResultView<'_> {
         declared.chain(others).filter(|name| has(name)).collect()
     }
 
-    /// Adds the content of a reply below its heading.
     fn add_reply_body(&self, reply: &NodeReply, page: &mut TextPage) {
         if !reply.is_ok() {
             for line in reply.message.block().lines() {
@@ -151,7 +147,7 @@ impl RequestResultView<'_> {
         align_rows(&rows.collect::<Vec<_>>(), self.width)
     }
 
-    /// The title of an output. A noop request has changed nothing yet.
+    /// A noop request has changed nothing yet.
     fn output_title<'a>(&self, title: &'a str) -> &'a str {
         if self.noop && title == CHANGED_TITLE {
             return WOULD_CHANGE_TITLE;
@@ -280,7 +276,6 @@ fn cell_text(value: &Value) -> String {
     }
 }
 
-/// The result of a reply and its reason, in a cell.
 fn outcome_text(reply: &NodeReply) -> String {
     let words = outcome_words(reply.status, reply.reason.as_ref());
     if reply.is_ok() {

@@ -39,7 +39,6 @@ pub fn describe_log_line(line: &RunLogLine) -> String {
     }
 }
 
-/// Describes the end of one run on one line.
 pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     let RunOutcome { ok, class, message, .. } = outcome;
     let style = if *ok { GOOD } else { BAD };
@@ -108,7 +107,7 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
 
-/// Describes whether the limit was held. The evidence is what nodes measured of all runs of the pool, not an observation of this process.
+/// The evidence is what nodes measured of all runs of the pool, not an observation of this process.
 fn describe_concurrency(limit: Option<usize>, stats: &ConcurrencyStats) -> String {
     let highest = stats.highest;
     let most = count_text(highest, "run", "runs");
@@ -189,7 +188,6 @@ struct ConcurrencyDocument {
 }
 
 impl<'a> PuppetRunDocument<'a> {
-    /// Creates the document's part for this run.
     pub fn new(node: &'a Identity, ended: &'a EndedRun) -> Self {
         let RunOutcome { ok, class, message, data, .. } = &ended.outcome;
         Self {
@@ -205,7 +203,6 @@ impl<'a> PuppetRunDocument<'a> {
 }
 
 impl<'a> PuppetRunsDocument<'a> {
-    /// Creates the document of these runs.
     pub fn new(runs: &'a PuppetRunsReport) -> Self {
         let nodes = runs.ended.iter();
         let classes = runs.nodes_by_class().into_iter();

@@ -229,7 +229,7 @@ pub fn render_schedule_question(
     )
 }
 
-/// Renders what was added. `wanted_end` is what the author asked for.
+/// `wanted_end` is what the author asked for.
 pub fn render_added_schedule(added: &ScheduleAddOutput, wanted_end: Millis) -> String {
     let mut page = TextPage::default();
     let verb = if added.replaced { "replaced" } else { "added" };

@@ -13,7 +13,6 @@ use crate::screen::Screen;
 const PLOT_HEIGHT: u32 = 8;
 /// Columns left of the plot, for the numbers.
 const LABEL_WIDTH: usize = 8;
-/// Most starts in a document.
 const MAX_DOCUMENT_STARTS: usize = 10_000;
 /// Most starts in the text.
 const MAX_LISTED_STARTS: usize = 20;
@@ -46,7 +45,6 @@ pub struct SimulationDocument {
 }
 
 impl SimulationDocument {
-    /// The document of a simulation that began at `from`.
     pub fn new(simulation: &ScheduleSimulation, seats: &SeatList, from: Millis) -> Self {
         let names: Vec<String> = seats.iter().map(|(_, seat)| seat.node.to_string()).collect();
         let starts = simulation.runs.iter().take(MAX_DOCUMENT_STARTS).filter_map(|run| {

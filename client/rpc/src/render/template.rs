@@ -13,13 +13,10 @@ use serde::Serialize;
 
 use super::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
 
-/// Maximum length of a template in bytes.
 pub const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
-/// Maximum steps of one rendering.
 const MAX_RENDER_STEPS: u64 = 2_000_000;
 /// Maximum run time of one rendering: one step of a filter can read a whole list.
 const RENDER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum output of one rendering in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// Name of the only template in the environment.
 const TEMPLATE_NAME: &str = "template";
@@ -32,47 +29,31 @@ pub struct OutputTemplate {
     is_abandoned: AtomicBool,
 }
 
-/// Why a template is invalid or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputTemplateError {
-    /// A syntax error.
     #[error("line {line}: {problem}")]
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// The error.
         problem: String,
     },
-    /// The template exceeds the length limit.
     #[error("the template is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
-    /// An unknown name.
     #[error("unknown name `{name}`; the known names are {}", .known.join(", "))]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The available names.
-        known: Vec<&'static str>,
-    },
-    /// An unknown field of a known name.
+    Unknown { name: String, known: Vec<&'static str> },
     #[error("unknown field `{name}.{field}`; {hint}")]
     UnknownField {
-        /// The name.
         name: &'static str,
-        /// The field.
         field: String,
         /// The most similar field, or all of them.
         hint: String,
     },
-    /// Rendering with these values failed.
     #[error("line {line}: {problem}")]
     Render {
         /// The line, from 1.
         line: usize,
-        /// The error.
         problem: String,
     },
-    /// The rendering did not end.
     #[error(transparent)]
     Unfinished(#[from] EvaluationError),
 }
@@ -133,7 +114,7 @@ impl OutputTemplate {
         Err(OutputTemplateError::UnknownField { name, field: field.to_owned(), hint })
     }
 
-    /// Renders the template with these values. Adds a missing line end, unless the text is empty.
+    /// Adds a missing line end, unless the text is empty.
     pub fn render(&self, values: &impl Serialize) -> Result<String, OutputTemplateError> {
         if self.is_abandoned.load(Ordering::Relaxed) {
             return Err(EvaluationError::TooSlow(RENDER_TIMEOUT).into());
@@ -164,7 +145,6 @@ fn render_text(
     Ok(text)
 }
 
-/// A buffer with a size limit.
 struct BoundedTemplateBuffer(Vec<u8>);
 
 impl io::Write for BoundedTemplateBuffer {

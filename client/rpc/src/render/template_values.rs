@@ -6,11 +6,9 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Names available in reply templates.
 pub const REPLY_TEMPLATE_NAMES: [&str; 8] =
     ["sender", "ok", "status", "statuscode", "statusmsg", "reason", "took_ms", "data"];
 
-/// Values of one reply, by these names.
 #[derive(Debug, Serialize)]
 pub struct ReplyTemplateValues<'a> {
     sender: &'a str,
@@ -25,7 +23,6 @@ pub struct ReplyTemplateValues<'a> {
 }
 
 impl<'a> ReplyTemplateValues<'a> {
-    /// Extracts the values of this reply.
     pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             sender: reply.node.as_str(),
@@ -54,7 +51,6 @@ pub const INVENTORY_TEMPLATE_NAMES: [&str; 10] = [
     "agent_problems",
 ];
 
-/// Values of one node, by these names.
 #[derive(Debug, Serialize)]
 pub struct InventoryTemplateValues<'a> {
     node: &'a Identity,

@@ -13,19 +13,15 @@ use crate::printer::{BAD, STRONG};
 /// Maximum nodes shown, slowest first, unless all are requested.
 const MAX_SHOWN_NODES: usize = 10;
 
-/// The trace of a request.
 #[derive(Debug, Default)]
 pub struct RequestTrace<'a> {
-    /// The trace id.
     pub trace: Option<String>,
-    /// Stages at the caller, with their durations.
     pub caller_stages: Vec<(&'static str, Duration)>,
     /// Each node's trace, and why it rejected the request, if it did.
     pub nodes: Vec<(&'a Identity, &'a NodeTrace, Option<String>)>,
 }
 
 impl<'a> RequestTrace<'a> {
-    /// Extracts the trace from a report.
     pub fn from_report(report: &'a RequestReport) -> Self {
         let stats = &report.stats;
         let traced_node =
@@ -96,7 +92,6 @@ pub struct NodeTraceDocument<'a> {
 }
 
 impl<'a> NodeTraceDocument<'a> {
-    /// Creates the document's part for this trace.
     pub fn new(trace: &'a NodeTrace) -> Self {
         Self {
             total_us: saturating_micros(trace.after),

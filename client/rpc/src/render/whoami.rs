@@ -78,7 +78,6 @@ pub struct ContextRow {
 }
 
 impl CallerDocument {
-    /// Converts the summary.
     pub fn new(caller: &CallerSummary) -> Self {
         Self {
             fleet: caller.fleet.clone(),
@@ -94,7 +93,6 @@ impl CallerDocument {
 }
 
 impl WhoamiDocument {
-    /// Creates the document.
     pub fn new(settings: &RpcSettings, selected_by: &str, caller: &CallerSummary) -> Self {
         Self {
             schema: "muster.whoami.v1",
@@ -109,7 +107,6 @@ impl WhoamiDocument {
         }
     }
 
-    /// Renders it as text.
     pub fn render_text(&self) -> String {
         let caller = &self.caller;
         let context = self.context.as_deref().unwrap_or("none");
@@ -144,7 +141,6 @@ impl WhoamiDocument {
 }
 
 impl ContextListDocument {
-    /// Creates the document.
     pub fn new(contexts: Vec<ContextRow>) -> Self {
         Self { schema: "muster.contexts.v1", contexts }
     }

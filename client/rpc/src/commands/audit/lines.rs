@@ -12,7 +12,6 @@ use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
 /// The first bytes of a compressed file. A log begins with `{`.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// A part of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFilePart<'a> {
     /// A line without its line end. Lines that are too long are truncated.
@@ -21,7 +20,6 @@ pub(super) enum LogFilePart<'a> {
     Torn(&'a [u8]),
 }
 
-/// Calls a function for each part of a file.
 pub(super) fn for_each_part(
     path: &Path,
     mut handle_part: impl FnMut(LogFilePart<'_>),

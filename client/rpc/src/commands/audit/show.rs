@@ -13,7 +13,6 @@ use crate::render::audit::render_record;
 use crate::render::json::escape_harmful;
 use crate::render::plan::count_text;
 
-/// Runs the command.
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut unread, mut printed) = (0, Ok(()));
     for file in &expand_directories(&args.files)? {

@@ -17,7 +17,6 @@ use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdic
 /// Default state directory of the daemon.
 const STATE_DIRECTORY: &str = "/var/lib/muster";
 
-/// Runs the command.
 pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let trust = resolve_key_trust(&args, cx)?;

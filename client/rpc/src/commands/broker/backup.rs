@@ -14,7 +14,6 @@ use crate::printer::GOOD;
 use crate::render::count_text;
 use crate::render::time::format_time;
 
-/// Writes the file.
 pub async fn back_up(args: &BrokerBackupArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
     let backup = organisation.back_up_stores(unix_millis_now()).await?;
@@ -54,7 +53,6 @@ pub async fn restore(args: &BrokerRestoreArgs, cx: CommandContext<'_>) -> Comman
     Ok(CommandExitCode::Passed)
 }
 
-/// The number of keys of each store.
 fn describe_keys(backup: &StoreBackup) -> String {
     let counts = backup.counts();
     let total = count_text(counts.values().sum::<usize>(), "key", "keys");

@@ -17,7 +17,6 @@ pub struct BrokerBalanceDocument {
     report: BalanceReport,
 }
 
-/// Runs the command.
 pub async fn run(args: &BrokerBalanceArgs, cx: CommandContext<'_>) -> CommandResult {
     let organisation = cx.open_organisation(&args.organisation)?;
     let report = if args.dry_run {

@@ -19,7 +19,6 @@ pub struct BrokerStatusDocument {
     status: BrokerStatus,
 }
 
-/// Runs the command.
 pub async fn run(args: &BrokerStatusArgs, cx: CommandContext<'_>) -> CommandResult {
     let organisation = cx.open_organisation(&args.organisation)?;
     let status = organisation.query_broker_status(unix_millis_now()).await?;

@@ -6,7 +6,6 @@ use crate::cli::named_nodes::NodeNames;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
-/// An operand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyLocation {
     /// A path of this machine.
@@ -15,34 +14,26 @@ pub enum CopyLocation {
     Remote(Option<NodeNames>, String),
 }
 
-/// A copy that cannot be made, by its operands.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CopyLocationError {
     /// The text before the colon is no name of a node.
     #[error("{0:?} does not name nodes: {1}")]
     Node(String, String),
-    /// The path on nodes is relative.
     #[error("{0:?} is not an absolute path on a node")]
     Relative(String),
-    /// Both operands are paths of this machine.
     #[error("neither SOURCE nor TARGET is a path on nodes")]
     NoNodes,
-    /// Both operands are paths on nodes.
     #[error("SOURCE and TARGET are both on nodes; a file cannot be copied between nodes")]
     TwoNodes,
-    /// Nodes are named, and filters are given.
     #[error("the node {0} is named, so filters cannot be used")]
     NamedNode(NodeNames),
     /// A file is the target for the files of several nodes with the same short name.
     #[error("{count} nodes have the name {name}, so {} cannot be their file", file.display())]
     SeveralNodes { count: usize, name: NodeNames, file: PathBuf },
-    /// Attributes are given for a copy to this machine.
     #[error("--mode, --owner and --group apply to copies to nodes only")]
     LocalAttributes,
-    /// Batches are given for a copy to this machine.
     #[error("--batch, --canary and --max-failures apply to copies to nodes only")]
     LocalBatches,
-    /// The source is a directory, by its name.
     #[error("{0:?} is a directory; only files can be copied")]
     Directory(String),
 }
@@ -68,7 +59,7 @@ impl CommandError for CopyLocationError {
 }
 
 impl CopyLocation {
-    /// Parses an operand. A colon before the first slash separates the node from the path.
+    /// A colon before the first slash separates the node from the path.
     pub fn parse(text: &str) -> Result<Self, CopyLocationError> {
         let remote = text.split_once(':').filter(|(node, _)| !node.contains('/'));
         let Some((node, path)) = remote else {

@@ -14,11 +14,9 @@ use super::error::DemoError;
 use super::process::{DemoProcess, log_tail};
 use super::{process, record};
 
-/// Timeout for the broker to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Poll interval for the ports file.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Largest ports file in bytes.
 const MAX_PORTS_BYTES: u64 = 64 * 1024;
 
 /// The ports file of nats-server: addresses for clients.
@@ -31,7 +29,6 @@ struct PortsFile {
 #[derive(Debug)]
 pub struct StartingBroker {
     child: Child,
-    /// Its process.
     pub process: DemoProcess,
 }
 

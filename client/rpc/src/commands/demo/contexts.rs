@@ -10,7 +10,6 @@ use muster_request::{ContextError, ContextName, ContextStore};
 use crate::environment::ProcessEnvironment;
 use crate::printer::OutputPrinter;
 
-/// The context of the demonstration's user.
 const DEMO_CONTEXT: &str = "demo";
 /// The context of the user who may only read.
 pub const GUEST_CONTEXT: &str = "demo-guest";
@@ -18,12 +17,11 @@ pub const GUEST_CONTEXT: &str = "demo-guest";
 /// Subdirectory of the configuration of the second user.
 pub const GUEST_DIRECTORY: &str = "guest";
 
-/// The contexts and their directories.
 fn demo_contexts(directory: &Path) -> [(&'static str, PathBuf); 2] {
     [(DEMO_CONTEXT, directory.to_owned()), (GUEST_CONTEXT, directory.join(GUEST_DIRECTORY))]
 }
 
-/// Adds the contexts. A context of another fleet, or of another running demonstration, is kept.
+/// A context of another fleet, or of another running demonstration, is kept.
 pub fn add_contexts(directory: &Path, environment: &ProcessEnvironment, printer: &OutputPrinter) {
     for (name, target) in demo_contexts(directory) {
         if let Err(error) = add_context(name, &target, environment) {
@@ -46,7 +44,6 @@ fn add_context(
     store.add(&name, target)
 }
 
-/// Whether the context of this name is that of this demonstration.
 pub fn has_context(name: &str, directory: &Path, environment: &ProcessEnvironment) -> bool {
     let Ok(store) = ContextStore::new(environment.config_home.as_deref()) else {
         return false;
@@ -57,7 +54,6 @@ pub fn has_context(name: &str, directory: &Path, environment: &ProcessEnvironmen
     found.ok().map(|found| found.file) == expected && expected.is_some()
 }
 
-/// Removes the contexts of this demonstration.
 pub fn remove_contexts(
     directory: &Path,
     environment: &ProcessEnvironment,

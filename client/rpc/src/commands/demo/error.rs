@@ -13,92 +13,44 @@ use crate::broker_program::BrokerProgramError;
 use crate::environment::RPCD;
 use crate::error::CommandError;
 
-/// Starting or stopping the demonstration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// There is no home directory, and no directory was given.
     #[error("no directory for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
     NoDirectory,
-    /// The directory already holds a demonstration that does not run completely.
     #[error("{} already contains a demonstration, but not all of its processes run", .0.display())]
     AlreadyExists(PathBuf),
-    /// The running demonstration differs from the requested one.
     #[error("a demonstration with {} is already running in {}", kind_of_nodes(*.nodes, *.is_virtual), directory.display())]
-    Different {
-        /// Its directory.
-        directory: PathBuf,
-        /// Number of its nodes.
-        nodes: usize,
-        /// Whether they are virtual.
-        is_virtual: bool,
-    },
+    Different { directory: PathBuf, nodes: usize, is_virtual: bool },
     /// The directory holds other files.
     #[error("{} is not empty; nothing was changed", .0.display())]
     NotEmpty(PathBuf),
-    /// The directory holds no demonstration.
     #[error("{} contains no demonstration; nothing was changed", .0.display())]
     NotFound(PathBuf),
     /// More nodes than one machine can run as processes.
     #[error("{nodes} nodes would need {nodes} processes; the maximum is {maximum}")]
-    TooMany {
-        /// Number of requested nodes.
-        nodes: u32,
-        /// Maximum number of nodes.
-        maximum: u32,
-    },
-    /// The rpcd program was not found.
+    TooMany { nodes: u32, maximum: u32 },
     #[error("cannot find `rpcd`, neither next to `rpc` nor in PATH")]
     NoDaemon,
-    /// The environment variable does not name a file.
     #[error("{RPCD} is set to {}, which is not a file", .0.display())]
     InvalidDaemonPath(PathBuf),
-    /// Creating the organisation failed.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
-    /// The client's configuration is invalid.
     #[error(transparent)]
     Settings(#[from] RpcSettingsError),
-    /// Starting the services failed.
     #[error(transparent)]
     Request(#[from] FleetRequestError),
-    /// Creating the broker's stores failed.
     #[error(transparent)]
     Stores(#[from] PushError),
-    /// The broker program failed.
     #[error(transparent)]
     Broker(#[from] BrokerProgramError),
-    /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] FileAccessError),
-    /// The process record cannot be read or written.
     #[error("{} is not a valid record of a demonstration", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// The parse error.
-        source: serde_json::Error,
-    },
-    /// A program exited before it was ready.
+    Record { path: PathBuf, source: serde_json::Error },
     #[error("{name} exited ({status}) before it was ready; last lines of its log:\n{log_tail}")]
-    Ended {
-        /// Name of the process.
-        name: String,
-        /// Its exit status.
-        status: ExitStatus,
-        /// Last lines of its log.
-        log_tail: String,
-    },
-    /// A program was not ready before the timeout.
+    Ended { name: String, status: ExitStatus, log_tail: String },
     #[error("{name} was not ready within {}; last lines of its log:\n{log_tail}", format_duration(*timeout))]
-    NotReady {
-        /// Name of the process.
-        name: String,
-        /// The timeout.
-        timeout: Duration,
-        /// Last lines of its log.
-        log_tail: String,
-    },
-    /// Processes that survived SIGKILL.
+    NotReady { name: String, timeout: Duration, log_tail: String },
     #[error("processes still running after SIGKILL: {}", join_pids(.0))]
     StillRunning(Vec<u32>),
 }

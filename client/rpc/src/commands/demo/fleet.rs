@@ -9,31 +9,24 @@ pub const DEMO_USER: &str = "demo";
 /// Name of a second user, who may only read.
 pub const GUEST_USER: &str = "guest";
 
-/// Description of a node to create.
 #[derive(Debug)]
 pub struct DemoNode {
-    /// Its name.
     pub name: Identity,
     /// Its facts, in addition to those of this machine.
     pub facts: DemoFacts,
-    /// Its classes.
     pub classes: Vec<&'static str>,
-    /// The service that runs on it.
     pub service: &'static str,
-    /// The package of the service.
     pub package: DemoPackage,
 }
 
 /// A package that is installed in the first of two versions.
 #[derive(Debug)]
 pub struct DemoPackage {
-    /// Its name.
     pub name: &'static str,
     /// The installed version, and a newer one.
     pub versions: [&'static str; 2],
 }
 
-/// The service and the package of nodes with these roles.
 fn role_software(role: &str) -> (&'static str, DemoPackage) {
     match role {
         "web" => ("httpd", DemoPackage { name: "apache2", versions: ["2.4.57-2", "2.4.62-1"] }),

@@ -33,7 +33,6 @@ const COMMON_FILES: [(&str, u32, &str); 8] = [
     ("etc/login.defs", FILE_MODE, "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\n"),
 ];
 
-/// Directories of the scratch root.
 const DIRECTORIES: [&str; 19] = [
     "etc/cron.d",
     "etc/init.d",
@@ -68,7 +67,6 @@ const CATALOG: &str = include_str!("machine/catalog.toml");
 /// Versions of the package `tree`, which no node has installed.
 const TREE_VERSIONS: [&str; 2] = ["2.0.4-1", "2.1.1-1"];
 
-/// Creates the node's scratch root.
 pub fn make_scratch_root(root: &Path, node: &DemoNode) -> Result<(), FileAccessError> {
     for directory in DIRECTORIES {
         create_directory(&root.join(directory))?;

@@ -18,7 +18,6 @@ use super::fleet::DemoNode;
 use super::machine::{self, CATALOG_PATH};
 use super::policies::DemoPolicies;
 
-/// Validity of the credentials of a demonstration.
 pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
 
 /// `[paths]` of a node's configuration, relative to its directory.
@@ -32,12 +31,9 @@ const NODE_PATHS: [(&str, &str); 7] = [
     ("root", "root"),
 ];
 
-/// Name of the service that runs the directory.
 const DIRECTORY_SERVICE: &str = "directory";
-/// File of its credentials.
 const DIRECTORY_CREDS: &str = "directory.creds";
 
-/// The sections of a configuration.
 type DemoNodeConfig = BTreeMap<&'static str, Value>;
 
 /// Configuration of a node that allows every resource type, including `exec`. A real node rejects `exec` unless it is configured otherwise.
@@ -60,7 +56,6 @@ fn program_config() -> BTreeMap<&'static str, Value> {
     ])
 }
 
-/// The configuration with these sections of plugins.
 fn node_config(plugins: &BTreeMap<&'static str, Value>) -> DemoNodeConfig {
     BTreeMap::from([("paths", json!(BTreeMap::from(NODE_PATHS))), ("plugins", json!(plugins))])
 }

@@ -39,7 +39,6 @@ impl DemoPolicies {
         Ok(Self(policies))
     }
 
-    /// Writes the policies to this directory.
     pub fn write(&self, directory: &Path) -> Result<(), FileAccessError> {
         self.0.iter().try_for_each(|(agent, text)| {
             files::replace_public(&directory.join(format!("{agent}.policy")), text.as_bytes())

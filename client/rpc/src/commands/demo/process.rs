@@ -26,13 +26,11 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes read from the end of a log.
 const MAX_LOG_BYTES: u64 = 1024 * 1024;
-/// Lines shown of a failed node's log.
 const SHOWN_LOG_LINES: usize = 15;
 
 /// A process identified by PID and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DemoProcess {
-    /// Its PID.
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
@@ -73,7 +71,7 @@ pub fn log_tail(path: &Path) -> String {
 }
 
 impl DemoProcess {
-    /// Whether the process is alive. Zombies do not count.
+    /// Zombies do not count.
     pub fn is_alive(&self) -> bool {
         read_stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.is_dead)
     }
@@ -138,7 +136,6 @@ async fn await_exit(processes: &[DemoProcess], timeout: Duration) -> Result<(), 
     }
 }
 
-/// Fields of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcStatFields {
     is_dead: bool,

@@ -10,7 +10,6 @@ use tokio::time::{Instant, interval, timeout_at};
 
 /// Environment variable with the path of the socket.
 pub const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
-/// Largest message in bytes.
 const MAX_REPORT_BYTES: usize = 4096;
 /// Poll interval for the exit of a waiting node.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -23,7 +22,6 @@ pub struct ReadinessListener {
 }
 
 impl ReadinessListener {
-    /// Listens on this path.
     pub fn new(path: PathBuf) -> Result<Self, FileAccessError> {
         let socket = UnixDatagram::bind(&path).map_err(file_error("listen on", &path))?;
         Ok(Self { socket, path })
@@ -75,7 +73,6 @@ fn is_connected(message: &[u8]) -> bool {
     status_text(message).is_some_and(|status| status.starts_with(CONNECTED_STATUS))
 }
 
-/// The status text of a message.
 fn status_text(message: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(message).ok()?;
     text.lines().find_map(|line| line.strip_prefix("STATUS="))

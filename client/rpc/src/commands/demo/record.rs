@@ -11,27 +11,20 @@ use muster_secret::files;
 
 /// Marks a directory as one of a demonstration, which may be deleted.
 const MARKER_FILE: &str = ".muster-demo";
-/// Largest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1024 * 1024;
 
-/// The processes of a demonstration.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct DemoRecord {
     /// Whether everything was started.
     #[serde(default)]
     pub is_complete: bool,
-    /// The broker.
     pub broker: Option<BrokerProcess>,
-    /// The nodes.
     pub nodes: Vec<NodeProcess>,
 }
 
-/// The broker's process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BrokerProcess {
-    /// URL of the broker.
     pub url: String,
-    /// The process.
     #[serde(flatten)]
     pub process: DemoProcess,
 }
@@ -44,7 +37,6 @@ pub struct NodeProcess {
     /// Number of virtual nodes that it runs.
     #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
     pub virtual_count: Option<u32>,
-    /// The process.
     #[serde(flatten)]
     pub process: DemoProcess,
 }
@@ -70,7 +62,6 @@ impl DemoRecord {
         }
     }
 
-    /// Writes the record.
     pub fn save(&self, directory: &Path) -> Result<(), DemoError> {
         let path = record_path(directory);
         let text = serde_json::to_vec_pretty(self)
@@ -78,7 +69,7 @@ impl DemoRecord {
         Ok(files::replace_public(&path, &text)?)
     }
 
-    /// Reads the record. A demonstration that failed early has none and gives an empty record.
+    /// A demonstration that failed early has no record; the result is empty.
     pub fn load(directory: &Path) -> Result<Self, DemoError> {
         if !directory.join(MARKER_FILE).is_file() {
             return Err(DemoError::NotFound(directory.to_owned()));
@@ -112,13 +103,12 @@ pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
     )?)
 }
 
-/// The scratch roots of all nodes.
 pub fn scratch_roots(directory: &Path) -> Vec<PathBuf> {
     let nodes = fs::read_dir(directory.join("nodes")).into_iter().flatten().flatten();
     nodes.map(|node| node.path().join("root")).collect()
 }
 
-/// Deletes the directory of a demonstration. Symbolic links in it are removed, not followed.
+/// Symbolic links in it are removed, not followed.
 pub fn remove_directory(directory: &Path) -> Result<(), DemoError> {
     if !directory.join(MARKER_FILE).is_file() {
         return Err(DemoError::NotFound(directory.to_owned()));

@@ -25,7 +25,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The nodes whose service did not start, with the reason of the first.
 #[derive(Debug, Default)]
 pub struct FailedServices {
-    /// The nodes.
     pub nodes: BTreeSet<Identity>,
     /// Why the first of them failed.
     pub reason: String,

@@ -48,27 +48,20 @@ const MAX_PROCESS_NODES: u32 = 500;
 /// Time for processes to stop after a failed start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A demonstration that is being started.
 pub struct DemoStart<'a> {
-    /// Its directory.
     pub directory: &'a Path,
     daemon: PathBuf,
     record: DemoRecord,
-    /// Prints progress.
     pub printer: &'a OutputPrinter,
 }
 
-/// A started node that is not ready yet.
 pub struct StartingNode {
-    /// Its name.
     pub name: Identity,
-    /// Its process.
     pub child: Child,
-    /// The socket on which it reports.
     pub listener: ReadinessListener,
 }
 
-/// Runs the command. A demonstration that already runs is not changed; its settings are printed again.
+/// A demonstration that already runs is not changed; its settings are printed again.
 pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) -> CommandResult {
     let CommandContext { environment, printer, .. } = cx;
     let count = args.nodes.unwrap_or(DEFAULT_NODES);
@@ -108,7 +101,7 @@ pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) 
     Ok(CommandExitCode::Passed)
 }
 
-/// The demonstration in this directory, if it runs. One that does not run is an error.
+/// A demonstration that does not run is an error.
 fn find_running(directory: &Path) -> Result<Option<DemoRecord>, DemoError> {
     match DemoRecord::load(directory) {
         Ok(record) if record.is_running() => Ok(Some(record)),
@@ -133,7 +126,7 @@ fn check_equal(
 }
 
 impl DemoStart<'_> {
-    /// Starts all processes. Records each process before waiting for any.
+    /// Records each process before waiting for any.
     async fn start_all(
         &mut self,
         args: &DemoUpArgs,
@@ -316,7 +309,6 @@ pub async fn await_node(
     })
 }
 
-/// Path of a node's log.
 fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }

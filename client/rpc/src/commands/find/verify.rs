@@ -31,7 +31,6 @@ pub struct VerifiedNodesDocument {
     nodes_only: BTreeSet<Identity>,
 }
 
-/// Runs the command.
 pub async fn run(
     target: &TargetSelection,
     json: Option<&JsonForm>,

@@ -20,7 +20,6 @@ use crate::render::count_text;
 const MAX_SHOWN_KEYS: usize = 5;
 const MAX_SHOWN_CHARS: usize = 60;
 
-/// The node is no host of the inventory.
 #[derive(Debug, thiserror::Error)]
 #[error("{node} is left out of the inventory: {reason}")]
 pub struct LeftOutHostError {
@@ -103,7 +102,6 @@ fn keys_warning(node: &str, keys: &[String]) -> String {
     )
 }
 
-/// The start of a node's text.
 fn shorten(text: &str) -> String {
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }

@@ -17,27 +17,21 @@ use crate::progress::ProgressReporter;
 use crate::render::list_first_nodes;
 use crate::render::template::OutputTemplateError;
 
-/// Nodes per batch.
 const BATCH_NODES: usize = 128;
 
 /// Most names of silent nodes that are printed.
 const MAX_SHOWN_NAMES: usize = 10;
 
-/// Why a reply cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableReplyError {
-    /// The action failed on the node.
     #[error("{}", .0.line())]
     Failed(NodeText),
-    /// The outputs are not an inventory.
     #[error("its inventory is not valid: {0}")]
     Invalid(#[from] serde_json::Error),
-    /// The template fails with its values.
     #[error("--template: {0}")]
     Template(#[from] OutputTemplateError),
 }
 
-/// The outputs of a successful reply.
 pub fn successful_outputs(reply: &NodeReply) -> Result<&Map<String, Value>, UnusableReplyError> {
     if reply.is_ok() {
         Ok(&reply.data)

@@ -25,7 +25,6 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, R
 use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::render::{count_text, json, node_count_text};
 
-/// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };
     let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
@@ -85,7 +84,6 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>> {
     }
 }
 
-/// Converts a reply into the node's entry in the document.
 fn node_entry(reply: &NodeReply, with_state: bool) -> Result<InventoryNode, UnusableReplyError> {
     let output: RpcutilInventoryOutput = read_values(successful_outputs(reply)?)?;
     let state = output.state.filter(|_| with_state);

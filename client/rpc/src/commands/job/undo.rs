@@ -26,7 +26,6 @@ const UNDO_INPUT: &str = "undo";
 /// The input that undoes what was changed since.
 const FORCE_INPUT: &str = "force";
 
-/// Runs the command.
 pub async fn run(args: JobUndoArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let flags = args.output.clone();
     run_with_form(&flags, cx, async |form| Box::pin(undo_job(&args, store, form, cx)).await).await
@@ -90,7 +89,6 @@ async fn undo_job(
     Ok(report.stats.outcome().into())
 }
 
-/// Plans the request that undoes an earlier one of this job.
 fn plan_undo<'a>(
     schemas: &'a AgentSchemas,
     job: &SavedJob,

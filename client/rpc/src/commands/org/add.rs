@@ -26,7 +26,6 @@ const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
 /// Validity of a node's credentials if an enroller renews them.
 const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 
-/// Runs the command.
 pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
     let printer = cx.printer;
     let (kind, credentials, tags, directory) = match args {

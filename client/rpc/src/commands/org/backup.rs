@@ -21,7 +21,6 @@ use crate::terminal::{PromptError, prompt_secret};
 /// Largest file of a passphrase, and largest account token, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Writes the file.
 pub async fn back_up(args: &OrgBackupArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
     let passphrase = read_new_passphrase(&args.passphrase).await?;

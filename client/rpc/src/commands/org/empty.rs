@@ -12,7 +12,6 @@ use crate::commands::form::confirm_on_terminal;
 use crate::printer::GOOD;
 use crate::render::count_text;
 
-/// Runs the command.
 pub async fn run(args: &OrgEmptyArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
     let (store, now) = (&args.store, unix_millis_now());

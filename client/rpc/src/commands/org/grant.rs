@@ -17,7 +17,7 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::GOOD;
 use crate::render::time::format_time;
 
-/// Runs the command. Prints the path of the credentials as data.
+/// Prints the path of the credentials as data.
 pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let now = unix_millis_now();

@@ -9,7 +9,6 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::diagnostics::print_steps;
 use crate::printer::GOOD;
 
-/// Runs the command.
 pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
     let printer = cx.printer;
     let spec = OrganisationSpec {

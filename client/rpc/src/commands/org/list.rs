@@ -33,7 +33,6 @@ pub(super) struct CredentialRow {
 }
 
 impl CredentialRow {
-    /// Builds the row of a record.
     pub(super) fn new(record: &CredentialRecord, trusts: &AccountTrusts, now: Seconds) -> Self {
         Self {
             kind: record.kind,
@@ -64,7 +63,6 @@ pub(super) fn format_optional_time(at: Option<Seconds>) -> String {
     at.map_or_else(|| "-".to_owned(), format_time)
 }
 
-/// Runs the command.
 pub fn run(args: &OrgListArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trusts = organisation.account_trusts()?;

@@ -6,7 +6,6 @@ use crate::cli::org::OrgMonitorArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::GOOD;
 
-/// Runs the command.
 pub async fn run(args: &OrgMonitorArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
     let lock = organisation.lock()?;

@@ -7,7 +7,6 @@ use crate::cli::org::OrgDirectoryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Runs the command.
 pub async fn run(args: &OrgDirectoryArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut organisation, printer) = (cx.open_organisation(args)?, cx.printer);
     let lock = organisation.lock()?;

@@ -11,7 +11,6 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, R
 use crate::printer::{GOOD, OutputPrinter};
 use crate::render::count_text;
 
-/// Runs the command.
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
     let options = args.stores.options(MissingStores::CreateNew);
@@ -78,7 +77,6 @@ fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Res
     Ok(())
 }
 
-/// Prints what was changed of the stores.
 pub fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
     for StoreChange { store, kind } in changes {
         match kind {

@@ -25,7 +25,6 @@ const MAX_LISTED: usize = 20;
 /// Most nodes whose run permits are removed at once. Those of other nodes expire within their lease.
 const MAX_CLEARED: usize = 200;
 
-/// Runs the command.
 pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let names = targets::read_names(args)?;
@@ -155,7 +154,7 @@ fn print_revoked(revoked_keys: &[RevokedKey], printer: &OutputPrinter) {
     }
 }
 
-/// Pushes the revocation. The exit code reports a failed push, because the revocation is then not in force.
+/// The exit code reports a failed push, because the revocation is then not in force.
 async fn push_revocation(
     organisation: &Organisation,
     revoked_keys: &[RevokedKey],

@@ -15,7 +15,6 @@ use crate::printer::{GOOD, OutputPrinter};
 /// Most names that are listed individually.
 const MAX_LISTED: usize = 20;
 
-/// Runs the command.
 pub async fn run(args: &OrgRotateArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&mut cx.open_organisation(&args.organisation)?, cx.printer);
     match (args.key, args.finish) {
@@ -128,7 +127,7 @@ async fn start_rotation(
     Ok(exit)
 }
 
-/// Signs a new token for each node. The tokens must be in the trust bucket before the new account token is: nodes look for theirs at that moment.
+/// The tokens must be in the trust bucket before the new account token is: nodes look for theirs at that moment.
 async fn sign_node_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     push::push_names(organisation, printer).await?;
     let lock = organisation.lock()?;

@@ -58,7 +58,6 @@ struct RolePermissions {
     answer: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &OrgShowArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trusts = organisation.account_trusts()?;

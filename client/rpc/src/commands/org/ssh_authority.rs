@@ -11,13 +11,10 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::error::CommandError;
 use crate::printer::{GOOD, OutputPrinter};
 
-/// Why a command of the authority failed.
 #[derive(Debug, thiserror::Error)]
 enum SshAuthorityError {
-    /// The file of the public key cannot be read.
     #[error("cannot read the public key")]
     KeyFile(#[source] FileAccessError),
-    /// The file has no public key that can be signed.
     #[error("{} cannot be signed", .0.display())]
     PublicKey(std::path::PathBuf, #[source] SubjectKeyError),
     /// A key of the account token cannot be written as one of OpenSSH.
@@ -27,7 +24,6 @@ enum SshAuthorityError {
 
 impl CommandError for SshAuthorityError {}
 
-/// Runs one of the commands.
 pub async fn run(command: OrgSshCaCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         OrgSshCaCommand::Create(args) => create_authority(&args, cx).await,

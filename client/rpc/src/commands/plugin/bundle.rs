@@ -32,7 +32,6 @@ pub enum BundleCommandError {
     /// Without an account token revocations cannot be checked.
     #[error("no account token of the operator was found, so revoked signers are unknown: none was given, none is configured, and {} contains none", .0.display())]
     NoAccount(PathBuf),
-    /// Confirmation is required, and there is no terminal.
     #[error(
         "cannot ask for confirmation to remove {0}: standard input is not a terminal, and `--yes` was not given"
     )]
@@ -57,7 +56,7 @@ impl CommandError for BundleCommandError {
     }
 }
 
-/// Packs a directory. Prints the path of the bundle as data.
+/// Prints the path of the bundle as data.
 pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResult {
     let (creds, account) = match (&args.creds, &args.account) {
         (Some(creds), Some(account)) => (creds.clone(), account.clone()),
@@ -104,7 +103,7 @@ pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResu
     Ok(CommandExitCode::Passed)
 }
 
-/// Verifies and installs a bundle. Writes nothing before the whole bundle is verified.
+/// Writes nothing before the whole bundle is verified.
 pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> CommandResult {
     let bytes =
         files::read_bytes(&args.file, limits::MAX_BUNDLE_BYTES).map_err(BundleFileError::from)?;
@@ -151,7 +150,6 @@ pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> Comma
     Ok(CommandExitCode::Passed)
 }
 
-/// Removes the files of an installation.
 pub fn remove_bundle(args: &PluginRemoveArgs, cx: CommandContext<'_>) -> CommandResult {
     let installed = bundle_files::find_installed(&args.from, &args.agent)?
         .ok_or_else(|| BundleFileError::NotInstalled(args.agent.clone(), args.from.clone()))?;

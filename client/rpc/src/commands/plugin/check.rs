@@ -12,7 +12,7 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::form;
 use crate::render::ddl_check::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
 
-/// Runs the command. Checks all files, even after an error.
+/// Checks all files, even after an error.
 pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let files = args.files.iter().map(|path| {
@@ -54,7 +54,6 @@ fn refuse_ruby_ddl(path: &Path) -> DdlCheckResult {
     checked
 }
 
-/// What to do with a DDL of `MCollective`.
 pub fn convert_hint(path: &Path) -> String {
     format!("this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`", path.display())
 }
@@ -69,7 +68,6 @@ fn find_programs(ddl: &Path) -> Vec<PathBuf> {
     files.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
 }
 
-/// Reads the first bytes of a file.
 fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, FleetRequestError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)

@@ -11,7 +11,6 @@ use crate::commands::org::revoke::revoke_nodes;
 use crate::printer::{BAD, GOOD};
 use crate::terminal::{ask_confirmation, is_terminal};
 
-/// Sends the command for each node.
 pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
     match ProvisionerClient::find_hosts(cx).await? {
         Some(service) => send_commands(&service, action, nodes, cx).await,

@@ -9,10 +9,8 @@ use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry;
 use crate::progress::ProgressReporter;
 
-/// The agent of the service.
 const PROVISIONER_AGENT: &str = "provisioner";
 
-/// A connection, and the hosts of the service.
 pub struct ProvisionerClient<'a> {
     fleet: FleetConnection,
     hosts: BTreeSet<Identity>,

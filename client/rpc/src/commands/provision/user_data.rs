@@ -20,14 +20,12 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::OutputPrinter;
 use crate::render::time::format_time;
 
-/// Largest credentials file in bytes.
 const MAX_CREDS_BYTES: u64 = 64 * 1024;
 /// Limit of the strictest cloud for user data, in bytes.
 const MAX_USER_DATA_BYTES: usize = 16 * 1024;
 /// Name of the credentials file on the machine.
 const BOOTSTRAP_FILE: &str = "bootstrap.creds";
 
-/// Runs the command.
 pub fn run(args: &UserDataArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let text = files::read_secret(&args.token, MAX_CREDS_BYTES).map_err(OrganisationError::from)?;
@@ -84,7 +82,6 @@ fn check_token(
     Ok(())
 }
 
-/// The files for the machine.
 fn machine_files(
     args: &UserDataArgs,
     token: &str,
@@ -140,7 +137,7 @@ fn node_config(
     ))
 }
 
-/// Sets a dotted key. Replaces values on the path that are not tables.
+/// Replaces values on the path that are not tables.
 fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
     let Some((first, rest)) = key.split_once('.') else {
         table.insert(key.to_owned(), value);

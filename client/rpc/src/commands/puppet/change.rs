@@ -5,24 +5,20 @@ use crate::cli::puppet::{PuppetChangeArgs, PuppetDisableArgs, PuppetRestartArgs}
 use crate::commands::context::{CommandContext, CommandResult};
 use crate::commands::request::send_words;
 
-/// The agent that restarts services.
 const RESTART_AGENT: &str = "restart";
 
 const PUPPET_UNIT: &str = "puppet";
 
-/// Enables runs.
 pub async fn enable_runs(args: PuppetChangeArgs, cx: CommandContext<'_>) -> CommandResult {
     send_change(PUPPET_AGENT, vec!["enable".to_owned()], args, cx).await
 }
 
-/// Disables runs.
 pub async fn disable_runs(args: PuppetDisableArgs, cx: CommandContext<'_>) -> CommandResult {
     let message = args.message.map(|message| format!("message={message}"));
     let words = std::iter::once("disable".to_owned()).chain(message).collect();
     send_change(PUPPET_AGENT, words, args.change, cx).await
 }
 
-/// Restarts Puppet's daemon and prints the outcome.
 pub async fn restart_daemon(args: PuppetRestartArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut words = vec![
         "request".to_owned(),

@@ -18,10 +18,8 @@ use crate::render::runs::{
     format_log_line, render_runs_summary,
 };
 
-/// The output form.
 #[derive(Debug)]
 pub enum PuppetOutputForm {
-    /// Text for people.
     Text,
     /// One JSON document at the end.
     Document(JsonForm),
@@ -29,19 +27,15 @@ pub enum PuppetOutputForm {
     Lines,
 }
 
-/// Output settings of a rollout.
 #[derive(Debug, Clone, Copy)]
 pub struct PuppetOutput<'a> {
-    /// The output form.
     pub form: &'a PuppetOutputForm,
     /// Whether all events are logged, or only the result of each run.
     pub logs: bool,
-    /// Context with the printer.
     pub cx: CommandContext<'a>,
 }
 
 impl PuppetOutputForm {
-    /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self> {
         Ok(match form::parse_json_form(&flags.json)? {
             Some(form) => Self::Document(form),
@@ -59,7 +53,6 @@ impl PuppetOutput<'_> {
         }
     }
 
-    /// Logs the maximum number of concurrent runs.
     pub fn log_limit(&self, limit: Option<usize>) {
         if let Some(limit) = limit {
             self.log_message(&format!("Running all machines with a concurrency of {limit}"));
@@ -82,7 +75,6 @@ impl PuppetOutput<'_> {
         Ok(())
     }
 
-    /// Prints an event.
     pub fn print_news(&self, notice: PuppetRolloutNotice) -> Result<()> {
         match notice {
             PuppetRolloutNotice::Line(line) => self.print_event(&line)?,
@@ -123,7 +115,6 @@ impl PuppetOutput<'_> {
         }
     }
 
-    /// Prints the result.
     pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<()> {
         match self.form {
             PuppetOutputForm::Document(form) => {

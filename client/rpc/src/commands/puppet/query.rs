@@ -11,7 +11,6 @@ use crate::render::puppet::count::{PuppetCountDocument, PuppetNodeTotals};
 use crate::render::puppet::status::{PuppetStatusDocument, node_states, render_status_table};
 use crate::render::puppet::summary::LastRunsSummary;
 
-/// Shows Puppet's state on each node.
 pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let result = query_nodes(&args, (PUPPET_AGENT, "status"), &[], cx).await?;
     let states = node_states(&result.report);
@@ -24,7 +23,6 @@ pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResu
     )
 }
 
-/// Counts the nodes per state.
 pub async fn show_counts(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let result = query_nodes(&args, (PUPPET_AGENT, "status"), &[], cx).await?;
     let totals = PuppetNodeTotals::from_report(&result.report);

@@ -10,10 +10,8 @@ use muster_jobs::{JobReply, SavedJob, SavedJobError};
 use muster_request::{EndedRun, PuppetRunsReport};
 use uuid::Uuid;
 
-/// The remaining part of a job.
 #[derive(Debug)]
 pub struct RemainingRollout {
-    /// The remaining rollout.
     pub spec: PuppetRolloutSpec,
     /// Results so far.
     pub runs: PuppetRunsReport,
@@ -74,7 +72,6 @@ fn answer_outcome(reply: &JobReply) -> RunOutcome {
     RunOutcome::from_saved_reply(*statuscode, reason.as_ref(), statusmsg, data.clone())
 }
 
-/// The job's limits for the remaining nodes.
 fn remaining_limits(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> RolloutLimits {
     let shaping = &job.header.shaping;
     let canaries = usize::try_from(shaping.canary).unwrap_or(usize::MAX);

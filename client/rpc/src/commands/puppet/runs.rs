@@ -26,7 +26,6 @@ use crate::progress::ProgressReporter;
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::{describe_idle_nodes, node_states};
 
-/// A rollout that was asked for by one of the commands.
 #[expect(clippy::struct_excessive_bools, reason = "the flags of the command line")]
 struct RequestedRollout<'a> {
     limit: Option<u32>,
@@ -46,7 +45,6 @@ struct PuppetSession<'a> {
     progress: &'a ProgressReporter<'a>,
 }
 
-/// Runs Puppet once on all matching nodes.
 pub async fn run_once(args: &PuppetRunonceArgs, cx: CommandContext<'_>) -> CommandResult {
     let rollout = RequestedRollout {
         limit: args.concurrency,
@@ -257,7 +255,7 @@ impl PuppetSession<'_> {
         ask_nodes(self.fleet, &plan, found, self.progress).await
     }
 
-    /// The nodes where Puppet is enabled. Nodes that do not reply are not run and are reported as silent.
+    /// Nodes that do not reply are not run and are reported as silent.
     async fn enabled_nodes(
         &self,
         found: DiscoveredNodes,

@@ -30,7 +30,6 @@ pub struct CommandOutputPrinter {
     nodes: RefCell<BTreeMap<Identity, NodeOutput>>,
 }
 
-/// What is known of the output of a running command.
 #[derive(Debug)]
 struct NodeOutput {
     held: Vec<CommandLine>,
@@ -43,7 +42,6 @@ struct NodeOutput {
 }
 
 impl CommandOutputPrinter {
-    /// Nothing is known yet.
     pub fn new(mode: CommandOutputMode) -> Self {
         Self { mode, nodes: RefCell::default() }
     }
@@ -53,7 +51,6 @@ impl CommandOutputPrinter {
         self.mode != CommandOutputMode::Folded
     }
 
-    /// Whether output must wait for all replies.
     pub fn waits_for_all(&self) -> bool {
         self.mode == CommandOutputMode::Folded
     }

@@ -28,7 +28,6 @@ use crate::screen::Screen;
 /// Least number of nodes with equal replies for which grouping is suggested.
 const MIN_FOLDED_NODES: usize = 3;
 
-/// The output form.
 #[derive(Debug)]
 pub enum RequestOutputForm {
     /// Pages for people.
@@ -57,7 +56,6 @@ impl RequestOutputForm {
         Ok(template.check_fields("data", &outputs.collect::<Vec<_>>())?)
     }
 
-    /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
         Ok(match flags {
             Flags { jq: Some(code), .. } => {
@@ -86,7 +84,6 @@ impl RequestOutputForm {
         }
     }
 
-    /// Whether the form is JSON.
     pub fn is_json(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Lines)
     }
@@ -96,7 +93,6 @@ impl RequestOutputForm {
         matches!(self, Self::Text | Self::Groups | Self::Table)
     }
 
-    /// Whether output must wait for all replies.
     fn waits_for_all(&self) -> bool {
         match self {
             Self::Command(command) => command.waits_for_all(),
@@ -110,25 +106,20 @@ impl RequestOutputForm {
     }
 }
 
-/// Output settings of a request.
 #[derive(Debug)]
 pub struct RequestOutput<'a> {
-    /// The output form.
     pub form: &'a RequestOutputForm,
     /// Filter for replies; `None` accepts all.
     pub filter: Option<ReplyFilter>,
     /// Whether replies are held back until all have arrived, and sorted by node.
     pub sort: bool,
-    /// Display options for people.
     pub view: RequestResultView<'a>,
-    /// Context with the printer.
     pub cx: CommandContext<'a>,
     /// Number of replies that the template could not be rendered for.
     unrendered: AtomicUsize,
 }
 
 impl<'a> RequestOutput<'a> {
-    /// The output settings of the flags, for replies of this action.
     pub fn new(
         form: &'a RequestOutputForm,
         filter: Option<ReplyFilter>,
@@ -203,7 +194,7 @@ impl<'a> RequestOutput<'a> {
         }
     }
 
-    /// Prints the result. Without a target there was no discovery.
+    /// Without a target there was no discovery.
     pub fn print_end(
         &self,
         report: &RequestReport,

@@ -19,14 +19,12 @@ type EarlierInputs = (Vec<(String, String)>, Map<String, Value>);
 /// An earlier job, and how to continue it.
 #[derive(Debug)]
 pub struct EarlierJob {
-    /// The job.
     pub job: SavedJob,
     /// Whether the job is resumed; otherwise its failures are retried.
     pub resumes: bool,
 }
 
 impl EarlierJob {
-    /// The job that the flags name, if any.
     pub fn from_flags(
         flags: &RequestFlags,
         environment: &ProcessEnvironment,
@@ -81,8 +79,7 @@ impl EarlierJob {
         Ok(nodes)
     }
 
-    /// Merges the given inputs with those of the job. Sensitive inputs were not saved and are asked for again. Inputs that were saved as a
-    /// digest must be given again.
+    /// Sensitive inputs were not saved and are asked for again. Inputs that were saved as a digest must be given again.
     pub fn merge_inputs(&self, given: &[(String, String)]) -> Result<EarlierInputs, SavedJobError> {
         let header = &self.job.header;
         let mut inputs = given.to_vec();

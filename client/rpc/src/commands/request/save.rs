@@ -17,15 +17,11 @@ use crate::commands::context::CommandContext;
 /// A request that may be saved.
 #[derive(Debug)]
 pub struct JobCandidate<'a> {
-    /// The request and its options.
     pub request: &'a FleetRequest<'a>,
-    /// The nodes.
     pub nodes: &'a BTreeSet<Identity>,
     /// What each of them must match when it gets the request.
     pub filter: &'a NodeFilter,
-    /// The connection to the fleet.
     pub fleet: &'a FleetConnection,
-    /// The selection of the nodes.
     pub target: &'a TargetSelection,
     /// The earlier job that the request continues or retries.
     pub earlier_job: Option<&'a EarlierJob>,

@@ -10,7 +10,6 @@ use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::render::shell_word;
 
-/// A value without the name of its input.
 #[derive(Debug, thiserror::Error)]
 #[error("{word:?} is not KEY=VALUE: `{agent} {action}` needs the input `{input}`")]
 struct UnnamedInputError {

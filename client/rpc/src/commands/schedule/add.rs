@@ -20,23 +20,18 @@ use crate::error::CommandError;
 use crate::progress::ProgressReporter;
 use crate::render::schedule::{ScheduleDocument, render_added_schedule, render_schedule_question};
 
-/// Why no schedule can be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleSignError {
-    /// The end is in the past.
     #[error("`--until` is in the past: {}", crate::render::time::format_time_millis(*.0))]
     Past(Millis),
-    /// The end is too far away.
     #[error(
         "`--until` is {} away; a schedule lasts at most {}",
         muster_base::format_millis(*.0),
         muster_base::format_millis(MAX_SCHEDULE_LIFETIME_MILLIS)
     )]
     TooLong(Millis),
-    /// The signature failed.
     #[error("cannot sign the schedule")]
     Sign(#[from] EnvelopeSignError),
-    /// The schedule is no JSON.
     #[error("cannot encode the schedule")]
     Encode(#[source] serde_json::Error),
 }
@@ -50,7 +45,6 @@ impl CommandError for ScheduleSignError {
     }
 }
 
-/// Runs the command.
 pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let settings = cx.load_settings()?;

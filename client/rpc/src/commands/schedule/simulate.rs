@@ -35,7 +35,6 @@ struct KnownSchedule {
     expected: BTreeMap<Identity, u64>,
 }
 
-/// Runs the command.
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let now = unix_millis_now();

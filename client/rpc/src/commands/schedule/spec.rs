@@ -11,10 +11,8 @@ use crate::commands::context::{CommandContext, CommandExitCode, Result};
 use crate::error::CommandError;
 use crate::input_values::{StdinUse, read_input_values};
 
-/// Why the command line is no schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleArgsError {
-    /// Neither an interval nor a cron expression.
     #[error("a schedule needs `--every` or `--cron`")]
     NoTiming,
     /// The name of a stored schedule, with options that would change it.
@@ -25,10 +23,8 @@ pub enum ScheduleArgsError {
         "`{0}` cannot be the condition of a schedule: the service evaluates it again and again, without this machine's programs and files"
     )]
     LocalCondition(String),
-    /// A sensitive input.
     #[error("the input `{0}` is sensitive, and a schedule is stored in clear text")]
     Sensitive(String),
-    /// A name that cannot be part of a request.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -67,11 +63,9 @@ impl CommandError for ScheduleError {
 /// A schedule from the command line, with the nodes that it selects.
 #[derive(Debug)]
 pub struct NewSchedule {
-    /// The schedule.
     pub spec: ScheduleSpec,
-    /// The same, valid.
+    /// The valid form of `spec`.
     pub compiled: CompiledSchedule,
-    /// Its nodes.
     pub target: TargetSelection,
     /// Whether the action changes nothing on nodes.
     pub read_only: bool,

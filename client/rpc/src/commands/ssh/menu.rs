@@ -8,7 +8,6 @@ use muster_wire::identity::Identity;
 /// Nodes that are shown at once.
 const MAX_ROWS: usize = 20;
 
-/// The state of the menu.
 #[derive(Debug)]
 struct NodeMenu<'a> {
     nodes: &'a [Identity],
@@ -24,7 +23,6 @@ enum MenuStep {
     Continue,
     /// This node was chosen, by its position in the whole list.
     Chosen(usize),
-    /// The user has left.
     Left,
 }
 

@@ -48,7 +48,6 @@ impl PuppetNodeTotals {
         totals
     }
 
-    /// Renders the text.
     pub fn render_text(&self, report: &RequestReport) -> String {
         let mut page = TextPage::default();
         page.push_heading(format_args!("Total Puppet nodes: {}", self.total));

@@ -90,12 +90,10 @@ impl PuppetNodeState {
         }
     }
 
-    /// The node.
     pub fn node(&self) -> &Identity {
         &self.node
     }
 
-    /// The message with which Puppet was disabled, if it is.
     pub fn disable_reason(&self) -> Option<String> {
         (!self.enabled).then(|| self.disable_message.clone().unwrap_or_default())
     }
@@ -124,7 +122,6 @@ impl PuppetNodeState {
         notes.join("; ")
     }
 
-    /// Why the last run failed, if it did.
     fn last_failure_text(&self) -> Option<String> {
         let class = self.last_class.as_ref()?;
         match (class, self.last_failed.unwrap_or_default()) {
@@ -139,7 +136,6 @@ impl PuppetNodeState {
     }
 }
 
-/// Renders the table.
 pub fn render_status_table(
     states: &[PuppetNodeState],
     report: &RequestReport,

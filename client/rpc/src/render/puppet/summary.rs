@@ -98,7 +98,6 @@ impl LastRunsSummary {
         Self { nodes, distributions: figures.collect(), classes, failed_runs }
     }
 
-    /// Renders the text.
     pub fn render_text(&self, report: &RequestReport, utf8: bool) -> String {
         let mut page = TextPage::default();
         let nodes = node_count_text(self.nodes);

@@ -17,10 +17,8 @@ use muster_wire::token::{KeyKind, PublicKey, Seconds};
 use crate::cli::org::OrgRevokeArgs;
 use crate::commands::context::Error;
 
-/// Largest list of names in bytes.
 const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A key to revoke.
 pub(super) struct RevokedKey {
     pub(super) realm: AccountRealm,
     pub(super) key: PublicKey,
