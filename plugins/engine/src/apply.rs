@@ -36,7 +36,6 @@ pub struct ApplyOutcome {
 }
 
 impl ApplyOutcome {
-    /// Whether something was changed.
     pub fn has_changed(&self) -> bool {
         self.events.iter().any(|event| event.status == ChangeEventStatus::Success)
     }
@@ -74,7 +73,7 @@ impl ApplyOutcome {
 
 /// Decisions of the caller while its resources are applied.
 pub trait ApplyHooks {
-    /// Whether a generated resource is applied. An error refuses the whole request before any change.
+    /// An error refuses the whole request before any change.
     fn admit_generated(&mut self, _: &Resource) -> Result<bool> {
         Ok(true)
     }
@@ -88,7 +87,6 @@ pub trait ApplyHooks {
 /// Admits everything and records nothing.
 impl ApplyHooks for () {}
 
-/// A resource with its type and its plan.
 type PlannedResource = (Arc<dyn ResourceType>, ResourcePlan);
 
 impl ResourceEngine {
@@ -270,7 +268,6 @@ pub(crate) struct AttemptedChanges {
 }
 
 impl AttemptedChanges {
-    /// Records a change.
     pub(crate) fn record(&mut self, change: &PropertyChange, is_made: bool) {
         let changes = if is_made { &mut self.made } else { &mut self.failed };
         changes.push(change.property.clone());

@@ -42,25 +42,21 @@ impl ResourceEngine {
         }
     }
 
-    /// Whether the engine is read-only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Adds a source for types that are not built in.
     #[must_use]
     pub fn with_type_source(mut self, type_source: Arc<dyn ResourceTypeSource>) -> Self {
         self.type_source = Some(type_source);
         self
     }
 
-    /// Removes the source for types that are not built in.
     #[must_use]
     pub fn without_type_source(&self) -> Self {
         Self { type_source: None, ..self.clone() }
     }
 
-    /// Whether a type of that name is built in.
     pub fn is_builtin_type(&self, type_name: &str) -> bool {
         self.type_schemas().any(|schema| schema.type_name == type_name)
     }
@@ -129,12 +125,10 @@ impl ResourceEngine {
         resource_type.list_instances(&self.resource_context(CancelFlag::default()))
     }
 
-    /// Context passed to types, for this engine's machine.
     pub(crate) fn resource_context(&self, cancel: CancelFlag) -> ResourceContext<'_> {
         ResourceContext::new(&*self.system, cancel)
     }
 
-    /// The type of a resource.
     pub(crate) fn type_of(&self, resource: &Resource) -> Result<Arc<dyn ResourceType>> {
         self.type_named(&resource.type_name)
     }

@@ -7,36 +7,28 @@ use muster_system::{SystemError, SystemResult};
 
 use crate::resource::Resource;
 
-/// A result of the engine.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// An engine error, with the resource and value concerned.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Unknown resource type.
     #[error("there is no resource type `{name}`{}", suggestion_hint(suggestion.as_ref()))]
     UnknownType {
-        /// The requested name.
         name: String,
         /// The closest known name.
         suggestion: Option<String>,
     },
-    /// The type has no such property or parameter.
     #[error("{resource} has no property or parameter `{name}`{}", suggestion_hint(suggestion.as_ref()))]
     UnknownAttribute {
         /// `User[rip]`.
         resource: String,
-        /// The given name.
         name: String,
         /// The closest known name.
         suggestion: Option<String>,
     },
-    /// A required value is missing.
     #[error("{resource} needs `{name}`")]
     Missing {
         /// `Exec[x]`.
         resource: String,
-        /// The required attribute.
         name: &'static str,
     },
     /// A value that the type rejects.
@@ -54,9 +46,7 @@ pub enum EngineError {
     System {
         /// `User[rip]`.
         resource: String,
-        /// The operation that failed.
         operation: String,
-        /// The system error.
         #[source]
         source: SystemError,
     },
@@ -68,7 +58,6 @@ pub enum EngineError {
         /// Message of the type's provider.
         problem: String,
     },
-    /// A type that is not built in, and no type source is available.
     #[error("the type `{name}` is not built in, and {problem}")]
     Unavailable {
         /// The type.
@@ -95,7 +84,6 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Creates [`EngineError::Invalid`].
     pub fn invalid_value(resource: &Resource, name: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
             resource: resource.reference(),
@@ -104,12 +92,10 @@ impl EngineError {
         }
     }
 
-    /// Creates [`EngineError::Failed`].
     pub fn failed(resource: &Resource, problem: impl Into<String>) -> Self {
         Self::Failed { resource: resource.reference(), problem: problem.into() }
     }
 
-    /// Creates [`EngineError::System`].
     pub fn system(resource: &Resource, operation: impl Display, source: SystemError) -> Self {
         Self::System { resource: resource.reference(), operation: operation.to_string(), source }
     }

@@ -4,15 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource::ResourceValue;
 
-/// Outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeEventStatus {
-    /// Changed.
     Success,
-    /// The change failed.
     Failure,
-    /// Not changed because of noop.
     Noop,
 }
 
@@ -25,9 +21,7 @@ pub struct ChangeEvent {
     pub property: String,
     /// The value found; null if it was not set.
     pub previous_value: Option<ResourceValue>,
-    /// The desired value.
     pub desired_value: ResourceValue,
-    /// The outcome.
     pub status: ChangeEventStatus,
     /// Message with Puppet's wording.
     pub message: String,

@@ -14,8 +14,6 @@
 //!   [`lint`]: notifications that stock Puppet can lose. [`lock`]: one run at a time, Puppet included. [`report`]: run reports.
 //!   [`state_store`]: state kept between runs.
 
-#![warn(missing_docs)]
-
 pub mod apply;
 pub mod catalog;
 pub mod engine;

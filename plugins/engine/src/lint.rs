@@ -66,7 +66,7 @@ impl fmt::Display for CatalogLintFinding {
     }
 }
 
-/// Checks a catalog. Changes nothing.
+/// Changes nothing.
 pub fn lint_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,

@@ -18,33 +18,20 @@ const PUPPET_RUN_LOCK_FILE: &str = "agent_catalog_run.lock";
 const PUPPET_DISABLED_LOCK_FILE: &str = "agent_disabled.lock";
 /// Poll interval for a held lock. There is no system call that waits for a file to be removed.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Maximum size of a disable lock, in bytes.
 const MAX_DISABLED_LOCK_BYTES: u64 = 64 * 1024;
 
 /// Reasons why no run may start now.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another run of this engine is in progress.
     #[error("another run is in progress ({})", path.display())]
-    Running {
-        /// Path of its lock.
-        path: PathBuf,
-    },
-    /// Puppet is applying a catalog.
+    Running { path: PathBuf },
     #[error("Puppet is applying a catalog (process {pid}, {})", path.display())]
-    Puppet {
-        /// Puppet's process id.
-        pid: u32,
-        /// Path of its lock.
-        path: PathBuf,
-    },
-    /// An administrator disabled runs.
+    Puppet { pid: u32, path: PathBuf },
     #[error("runs are administratively disabled (Reason: '{reason}')")]
     Disabled {
         /// The administrator's reason.
         reason: String,
     },
-    /// A lock could not be taken.
     #[error("cannot acquire a lock")]
     System(#[from] SystemError),
 }
@@ -102,7 +89,6 @@ pub struct MusterRunLock(
 );
 
 impl MusterRunLock {
-    /// Takes the lock, waiting up to the given time.
     pub fn acquire(state: &StateDir, timeout: Duration) -> Result<Self, LockError> {
         acquire_own_lock(state, timeout).map(Self)
     }
@@ -137,7 +123,6 @@ pub fn acquire_puppet_locks(
         .collect()
 }
 
-/// Puppet's state directories of a machine with the given root.
 pub fn puppet_state_dirs(root: &Path) -> Vec<PathBuf> {
     let in_root = |path: &&str| root.join(path.trim_start_matches('/'));
     PUPPET_STATE_DIRS.iter().map(in_root).collect()
@@ -159,7 +144,6 @@ fn acquire_puppet_lock(path: &Path, deadline: Instant) -> Result<PidLock, LockEr
     }
 }
 
-/// Fails if an administrator disabled runs.
 fn check_not_disabled(directory: &Path) -> Result<(), LockError> {
     match disabled_reason(&[directory.to_owned()]) {
         Some(reason) => Err(LockError::Disabled { reason }),

@@ -119,7 +119,6 @@ enum UnexpectedValue {
     Object,
 }
 
-/// Converts one value.
 fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, ValueMismatch> {
     let is_string_list = input.as_array().is_some_and(|items| items.iter().all(Json::is_string));
     let list = match attribute.kind {

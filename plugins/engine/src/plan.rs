@@ -6,7 +6,6 @@ use crate::event::{ChangeEvent, ChangeEventStatus};
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::schema::{AttributeSchema, TypeSchema};
 
-/// The current state of one resource.
 #[derive(Clone, Default, PartialEq)]
 pub struct ResourceState {
     /// Properties found. A missing resource has `ensure = absent`; a property that is not set has no entry.
@@ -21,22 +20,18 @@ impl fmt::Debug for ResourceState {
 }
 
 impl ResourceState {
-    /// The state of a resource that does not exist.
     pub fn absent() -> Self {
         Self { values: name_values([("ensure", "absent".into())]) }
     }
 
-    /// Whether the resource does not exist.
     pub fn is_absent(&self) -> bool {
         self.get_text("ensure") == Some("absent")
     }
 
-    /// One value.
     pub fn get(&self, name: &str) -> Option<&ResourceValue> {
         self.values.get(name)
     }
 
-    /// One string.
     pub fn get_text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(ResourceValue::as_text)
     }
@@ -45,7 +40,6 @@ impl ResourceState {
 /// One property that is out of sync.
 #[derive(Clone, PartialEq)]
 pub struct PropertyChange {
-    /// The property.
     pub property: String,
     /// The value found; `None` if it is not set.
     pub from: Option<ResourceValue>,
@@ -95,7 +89,6 @@ impl PropertyChange {
         };
     }
 
-    /// Creates the event of this change.
     pub fn to_event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> ChangeEvent {
         let display = |value| {
             if self.sensitive { REDACTED.to_owned() } else { quote_value(value) }
@@ -127,7 +120,6 @@ impl PropertyChange {
 /// Outcome of a change, or that it was not attempted.
 #[derive(Debug)]
 pub enum ChangeOutcome<'a> {
-    /// Made.
     Made,
     /// Planned only: noop.
     Planned,
@@ -135,7 +127,6 @@ pub enum ChangeOutcome<'a> {
     Failed(&'a str),
 }
 
-/// Placeholder for a sensitive value.
 pub const REDACTED: &str = "[redacted]";
 
 fn change_message(
@@ -187,7 +178,6 @@ pub fn quote_value(value: Option<&ResourceValue>) -> String {
 pub struct ResourcePlan {
     /// Desired state, with the schema's defaults filled in.
     pub resource: Resource,
-    /// Current state.
     pub state: ResourceState,
     /// Changes in sync order. A change of `ensure` is always the only one.
     pub changes: Vec<PropertyChange>,

@@ -32,7 +32,6 @@ impl SecretRedactor {
         Self { secrets, short }
     }
 
-    /// Replaces the secrets in a text.
     pub(crate) fn redact_text(&self, text: &str) -> String {
         if self.short.iter().any(|secret| secret == text) {
             return REDACTED.to_owned();
@@ -41,7 +40,6 @@ impl SecretRedactor {
         self.secrets.iter().fold(text.to_owned(), redact)
     }
 
-    /// Marks the changes of sensitive properties as sensitive.
     pub(crate) fn mark_sensitive(plan: &mut ResourcePlan, sensitive: &BTreeSet<String>) {
         let is_file = plan.resource.type_name == "file";
         for change in &mut plan.changes {

@@ -12,23 +12,18 @@ use crate::resource::Resource;
 use crate::resource_type::CatalogResources;
 use crate::types::schedule::ScheduleResourceType;
 
-/// Index of a member.
 pub(crate) type MemberId = usize;
 
 /// A resource or container of the catalog, with the data the run needs.
 #[derive(Debug)]
 pub(crate) struct CatalogMember {
-    /// Its reference.
     pub(crate) reference: ResourceReference,
     /// The validated resource; `None` for a container.
     pub(crate) resource: Option<Resource>,
-    /// Index of its container.
     pub(crate) container: Option<MemberId>,
-    /// Tags for selection.
     pub(crate) tags: Vec<String>,
     /// Source file of the definition.
     pub(crate) file: Option<String>,
-    /// Line number of the definition.
     pub(crate) line: Option<u64>,
     /// Names of attributes whose values are never displayed.
     pub(crate) sensitive: BTreeSet<String>,
@@ -50,15 +45,12 @@ impl CatalogMember {
 /// An explicit relationship.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberRelation {
-    /// The other resource.
     pub(crate) other: ResourceReference,
-    /// Whether the other resource comes first.
     pub(crate) other_first: bool,
     /// Whether a change of the first refreshes the second.
     pub(crate) refresh: bool,
 }
 
-/// All members.
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedCatalog {
     members: Vec<CatalogMember>,
@@ -142,7 +134,6 @@ impl ResolvedCatalog {
         Ok(())
     }
 
-    /// One member.
     pub(crate) fn get_member(&self, id: MemberId) -> Option<&CatalogMember> {
         self.members.get(id)
     }
@@ -158,7 +149,6 @@ impl ResolvedCatalog {
         self.member_with_resource(id).map(|(_, resource)| resource)
     }
 
-    /// Looks up a member by reference.
     pub(crate) fn find_member(&self, reference: &ResourceReference) -> Option<MemberId> {
         if let Some(id) = self.names.get(reference) {
             return Some(*id);
@@ -169,12 +159,10 @@ impl ResolvedCatalog {
         self.names.get(&ResourceReference::new("file", &path)).copied()
     }
 
-    /// All members in catalog order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (MemberId, &CatalogMember)> {
         self.order.iter().filter_map(|id| Some((*id, self.members.get(*id)?)))
     }
 
-    /// Adds a relationship.
     pub(crate) fn add_relation(&mut self, id: MemberId, relation: MemberRelation) {
         if let Some(member) = self.members.get_mut(id) {
             member.relations.push(relation);

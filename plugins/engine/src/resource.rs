@@ -13,13 +13,10 @@ use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ResourceValue {
-    /// A boolean.
     Bool(bool),
-    /// An integer.
     Int(i64),
     /// A string; symbols such as `present` are strings too.
     Text(String),
-    /// A list of strings.
     List(Vec<String>),
     /// Any other value; only for types that are not built in.
     Data(StructuredValue),
@@ -27,7 +24,6 @@ pub enum ResourceValue {
 
 const NULL_VALUE: ResourceValue = ResourceValue::Data(StructuredValue(serde_json::Value::Null));
 
-/// A structured value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StructuredValue(pub serde_json::Value);
@@ -86,7 +82,6 @@ impl ResourceValue {
         serde_json::from_value(json).ok().filter(|value| *value != NULL_VALUE)
     }
 
-    /// The string, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -94,7 +89,6 @@ impl ResourceValue {
         }
     }
 
-    /// The integer, if it is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -102,7 +96,6 @@ impl ResourceValue {
         }
     }
 
-    /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(flag) => Some(*flag),
@@ -123,7 +116,6 @@ impl ResourceValue {
 /// Names and values; used for both desired and current state.
 pub type ResourceValues = BTreeMap<String, ResourceValue>;
 
-/// Builds [`ResourceValues`] from literal names.
 pub fn name_values<const N: usize>(values: [(&str, ResourceValue); N]) -> ResourceValues {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -133,7 +125,6 @@ pub fn name_values<const N: usize>(values: [(&str, ResourceValue); N]) -> Resour
 pub struct Resource {
     /// Lower-case name of the type, such as `user` or `ssh_authorized_key`.
     pub type_name: String,
-    /// The title.
     pub title: String,
     /// The name on the machine: the value of the type's namevar, which defaults to the title.
     pub name: String,
@@ -167,17 +158,14 @@ impl Resource {
         schema.properties().any(|property| self.values.contains_key(property.name))
     }
 
-    /// One desired value.
     pub fn get(&self, name: &str) -> Option<&ResourceValue> {
         self.values.get(name)
     }
 
-    /// One desired string.
     pub fn get_text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(ResourceValue::as_text)
     }
 
-    /// One desired integer.
     pub fn get_int(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(ResourceValue::as_int)
     }
@@ -192,14 +180,12 @@ impl Resource {
         self.get(name).and_then(ResourceValue::as_bool).unwrap_or(false)
     }
 
-    /// The resource without one of its values.
     pub(crate) fn without_value(&self, name: &str) -> Self {
         let mut rest = self.clone();
         rest.values.remove(name);
         rest
     }
 
-    /// Sets one desired value.
     pub fn set_value(&mut self, name: &str, value: impl Into<ResourceValue>) {
         self.values.insert(name.to_owned(), value.into());
     }

@@ -19,7 +19,6 @@ use crate::schema::TypeSchema;
 
 /// A resource type: read, plan and apply, plus find and list.
 pub trait ResourceType: fmt::Debug + Send + Sync {
-    /// The attributes it accepts.
     fn schema(&self) -> &'static TypeSchema;
 
     /// Validates combinations of values, and fills in values derived from the title. Pure.
@@ -27,8 +26,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(resource)
     }
 
-    /// Reads the current state of this resource. Reads all properties if none are desired. The default is for types
-    /// without state on the machine.
+    /// Reads all properties if none are desired. The default is for types without state on the machine.
     fn read_state(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<ResourceState> {
         Ok(ResourceState::default())
     }
@@ -44,8 +42,8 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(self.plan(resource, &state))
     }
 
-    /// Applies one change of the plan. The engine calls this for each change in order, emits the events, and continues with
-    /// the next change after a failure, as Puppet does. The default is for types without properties.
+    /// The engine calls this for each change in order, emits the events, and continues with the next change after a failure, as Puppet does. The
+    /// default is for types without properties.
     fn apply_change(
         &self,
         _: &ResourceContext<'_>,
@@ -61,7 +59,6 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the type supports refreshes.
     fn supports_refresh(&self) -> bool {
         false
     }
@@ -175,10 +172,8 @@ pub trait FileSourceResolver: fmt::Debug {
 /// A resource by type and name; it need not be in the catalog.
 pub type AutoRequire = (&'static str, String);
 
-/// When a resource generates others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPhase {
-    /// Never.
     Never,
     /// Before any evaluation; generated resources come after their generator.
     BeforeTheRun,
@@ -209,21 +204,18 @@ pub(crate) struct EvaluationCache {
 /// Identifies an unchanged file; `None` if the file does not exist.
 pub(crate) type FileFingerprint = Option<FileMetadata>;
 
-/// Current fingerprint of a file. Ignores the access time.
+/// Ignores the access time.
 pub(crate) fn file_fingerprint(system: &dyn System, path: &Path) -> SystemResult<FileFingerprint> {
     Ok(system.metadata(path)?.map(|found| FileMetadata { accessed: found.modified, ..found }))
 }
 
-/// Context of type operations.
 #[derive(Debug)]
 pub struct ResourceContext<'a> {
-    /// The machine.
     pub system: &'a dyn System,
     /// Set when the caller cancels.
     pub cancel: CancelFlag,
     /// Log lines besides events: command output, messages.
     pub(crate) log: RefCell<Vec<String>>,
-    /// Cached data.
     pub(crate) cache: EvaluationCache,
     /// Whether earlier resources of a catalog may still have to create what this one needs: set while a catalog is evaluated in noop mode. Then a
     /// service that is not installed yet is a pending change and not an error.
@@ -235,7 +227,6 @@ pub struct ResourceContext<'a> {
 }
 
 impl<'a> ResourceContext<'a> {
-    /// A fresh context.
     pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
         Self {
             system,

@@ -13,12 +13,9 @@ pub enum AttributeRole {
     Parameter,
 }
 
-/// The kind of a value and its conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeKind {
-    /// Any string.
     Text,
-    /// One of these keywords.
     Word(&'static [&'static str]),
     /// One of these keywords, or any other string (a package version, a link target); only the keywords are documented.
     WordOr(&'static [&'static str]),
@@ -42,14 +39,10 @@ pub enum AttributeKind {
     Data,
 }
 
-/// Schema of one attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttributeSchema {
-    /// The name, as in Puppet.
     pub name: &'static str,
-    /// Property or parameter.
     pub role: AttributeRole,
-    /// Accepted values.
     pub kind: AttributeKind,
     /// Default value, in command-line syntax.
     pub default: Option<&'static str>,
@@ -63,14 +56,12 @@ pub struct AttributeSchema {
 }
 
 impl AttributeSchema {
-    /// Adds a default.
     #[must_use]
     pub const fn with_default(mut self, default: &'static str) -> Self {
         self.default = Some(default);
         self
     }
 
-    /// Marks the value as sensitive.
     #[must_use]
     pub const fn with_hidden_value(mut self) -> Self {
         self.sensitive = true;
@@ -122,7 +113,7 @@ pub const fn provider_parameter(provider: &'static [&'static str; 1]) -> Attribu
     parameter("provider", kind, "The provider; there is only one.").with_default(name)
 }
 
-/// Schema of a type. The order of properties is the sync order, `ensure` first.
+/// The order of properties is the sync order, `ensure` first.
 #[derive(Debug, Clone, Copy)]
 pub struct TypeSchema {
     /// Lower-case name of the type.
@@ -170,7 +161,6 @@ pub const METAPARAMETERS: &[AttributeSchema] = &[
     parameter("subscribe", List, "Resources that refresh this one when they change."),
 ];
 
-/// Metaparameters that relate resources to each other.
 pub const RELATION_METAPARAMETERS: &[&str] = &["before", "require", "notify", "subscribe"];
 
 const LOG_LEVELS: &[&str] =

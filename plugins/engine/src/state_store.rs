@@ -10,14 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource::ResourceValue;
 
-/// Name of the file in the state directory.
 pub const STATE_STORE_FILE: &str = "resources.json";
-/// Maximum size of the file, in bytes.
 const MAX_STATE_STORE_BYTES: u64 = 256 * 1024 * 1024;
 /// Entries not seen for this many seconds are dropped: 32 days, as Puppet's `statettl`.
 const STATE_TTL_SECS: i64 = 32 * 24 * 3600;
 
-/// Writes a value as JSON to a file of the state directory. Durable on return.
+/// Durable on return.
 pub(crate) fn replace_json_file(
     state: &StateDir,
     name: &str,
@@ -31,7 +29,6 @@ pub(crate) fn replace_json_file(
     state.replace_file(name, &content)
 }
 
-/// Stored state of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredResourceState {
     /// Time of the last check, in seconds since the epoch.
@@ -46,14 +43,13 @@ pub struct StoredResourceState {
     pub audited: BTreeMap<String, ResourceValue>,
 }
 
-/// Stored states by resource reference.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResourceStateStore {
     resources: BTreeMap<String, StoredResourceState>,
 }
 
 impl ResourceStateStore {
-    /// Loads the store. A file that cannot be parsed is reported and treated as missing.
+    /// A file that cannot be parsed is reported and treated as missing.
     pub fn load(state: &StateDir) -> SystemResult<(Self, Option<String>)> {
         let Some(content) = state.read_file(STATE_STORE_FILE, MAX_STATE_STORE_BYTES)? else {
             return Ok((Self::default(), None));
@@ -77,7 +73,6 @@ impl ResourceStateStore {
         replace_json_file(state, STATE_STORE_FILE, self)
     }
 
-    /// Stored state of one resource.
     pub fn get(&self, reference: &str) -> Option<&StoredResourceState> {
         self.resources.get(reference)
     }

@@ -15,7 +15,6 @@ use serde_json::{Map, Value as Json};
 
 pub use reference::ResourceReference;
 
-/// Maximum size of a catalog, in bytes.
 pub const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Maximum number of resources and containers in a catalog. A run needs about 7 KiB of memory for each, about 350 MiB at this limit.
@@ -28,11 +27,9 @@ pub struct Catalog {
     pub name: String,
     /// Version of the configuration: a number or a string.
     pub version: Json,
-    /// The Puppet environment.
     pub environment: String,
     /// UUID of the compilation.
     pub uuid: Option<String>,
-    /// Puppet's `code_id`.
     pub code_id: Option<String>,
     /// Class names in lower case.
     pub classes: Vec<String>,
@@ -55,7 +52,6 @@ pub struct CatalogEntry {
     pub tags: Vec<String>,
     /// The source file of the definition.
     pub file: Option<String>,
-    /// The line number of the definition.
     pub line: Option<u64>,
     /// Properties, parameters and metaparameters as written.
     pub attributes: Map<String, Json>,
@@ -112,7 +108,6 @@ impl CatalogEntry {
 /// Reasons to reject a catalog. Nothing has been changed on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// The bytes are not valid in the given format.
     #[error("the catalog is not valid {format}")]
     Malformed {
         /// `JSON` or `TOML`.
@@ -134,21 +129,15 @@ pub enum CatalogError {
     Key {
         /// Location: `the catalog`, `File[/etc/motd]`.
         location: String,
-        /// The key.
         key: String,
         /// The problem and the expected value.
         problem: String,
     },
-    /// A string that should be a resource reference is not one.
     #[error("`{text}` is not a resource reference such as `File[/etc/motd]`")]
-    Reference {
-        /// The text.
-        text: String,
-    },
+    Reference { text: String },
     /// Two resources with one name, or an alias that is already in use.
     #[error("{reference} is declared twice{}", locations.as_deref().map(|locations| format!(": {locations}")).unwrap_or_default())]
     Duplicate {
-        /// The duplicate reference.
         reference: String,
         /// The known source locations.
         locations: Option<String>,
@@ -156,7 +145,6 @@ pub enum CatalogError {
     /// A containment edge or relationship with an unknown target.
     #[error("could not find dependency {missing} for {resource}")]
     Missing {
-        /// The missing resource.
         missing: String,
         /// The resource that refers to it.
         resource: String,
@@ -164,7 +152,6 @@ pub enum CatalogError {
     /// A value that only Puppet itself can evaluate.
     #[error("{resource}: `{name}` {problem}")]
     Unsupported {
-        /// The resource.
         resource: String,
         /// The parameter.
         name: String,
@@ -177,7 +164,7 @@ pub enum CatalogError {
 }
 
 impl Catalog {
-    /// Parses a catalog. Detects the format: Puppet's JSON, a JSON list of resources, or TOML.
+    /// Detects the format: Puppet's JSON, a JSON list of resources, or TOML.
     pub fn parse(bytes: &[u8], host: &str) -> Result<Self, CatalogError> {
         let catalog = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => puppet::parse_puppet_json(bytes),

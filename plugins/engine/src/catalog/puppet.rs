@@ -53,7 +53,7 @@ struct ContainmentEdge {
     target: String,
 }
 
-/// Parses the document. Rejects duplicates, edges with unknown targets, and containers that contain themselves.
+/// Rejects duplicates, edges with unknown targets, and containers that contain themselves.
 pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     let document: PuppetCatalogDocument = serde_json::from_slice(bytes).map_err(|source| {
         CatalogError::Malformed { format: "Puppet catalog JSON", source: source.into() }

@@ -6,7 +6,6 @@ use std::str::FromStr;
 use super::CatalogError;
 use crate::resource::{capitalise_name, format_reference};
 
-/// A type and a title.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceReference {
     /// Lower case, such as `file` or `site::vhost`.

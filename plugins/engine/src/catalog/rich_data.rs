@@ -11,7 +11,6 @@ pub(super) struct PlainValue {
     pub(super) sensitive: bool,
 }
 
-/// Why rich data has no plain value.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum RichDataError {
     #[error("is a hash with a key that has no value")]
@@ -28,7 +27,6 @@ pub(super) enum RichDataError {
     NotText,
 }
 
-/// Converts rich data to plain values.
 pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, RichDataError> {
     let mut sensitive = false;
     let value = strip_types(value, &mut sensitive)?;

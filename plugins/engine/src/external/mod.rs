@@ -23,10 +23,8 @@ use crate::type_source::{ResourceTypeSource, is_type_name};
 use description::ExternalTypeDescription;
 use resource_type::ExternalResourceType;
 
-/// Default directory of type descriptions.
 pub const TYPES_DIRECTORY: &str = "/etc/muster/types.d";
 
-/// Maximum size of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: u64 = 256 * 1024;
 
 /// The types described in a directory, one file `NAME.json` each.
@@ -89,7 +87,6 @@ impl ExternalTypes {
     }
 }
 
-/// Why a type of the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum ExternalTypeError {
     #[error(transparent)]

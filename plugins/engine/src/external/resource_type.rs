@@ -14,12 +14,9 @@ use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{TypeSchema, leak_text};
 
-/// Protocol version.
 const PROTOCOL_VERSION: &str = "muster/type/v1";
-/// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-/// One external type.
 #[derive(Debug)]
 pub(super) struct ExternalResourceType {
     schema: &'static TypeSchema,

@@ -21,7 +21,6 @@ struct MemberBounds {
     end: GraphNodeId,
 }
 
-/// Builds the graph.
 pub(crate) fn build_graph(engine: &ResourceEngine, catalog: &ResolvedCatalog) -> BuiltGraph {
     let mut built = BuiltGraph::default();
     let bounds = add_nodes(catalog, &mut built);

@@ -144,7 +144,6 @@ pub(crate) fn shortest_cycle_path(
     names
 }
 
-/// Display name of a node.
 pub(crate) fn node_name(
     graph: &DependencyGraph,
     catalog: &ResolvedCatalog,

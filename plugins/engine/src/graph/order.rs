@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::{DependencyGraph, GraphNodeId, NodePriority};
 
-/// A traversal in progress.
 #[derive(Debug)]
 pub(crate) struct GraphTraversal {
     ready: BTreeSet<(NodePriority, GraphNodeId)>,
@@ -13,7 +12,6 @@ pub(crate) struct GraphTraversal {
 }
 
 impl GraphTraversal {
-    /// A traversal at its start.
     pub(crate) fn new(graph: &DependencyGraph) -> Self {
         let waiting_for: Vec<_> =
             (0..graph.len()).map(|node| Some(graph.predecessors(node).count())).collect();

@@ -19,7 +19,6 @@ pub const MISSING_TARGET_TTL_SECS: i64 = 30 * 24 * 3600;
 pub const EXPIRED_FILE: &str = "refreshes.expired";
 /// Maximum number of refreshes in this file; the oldest are removed.
 const MAX_EXPIRED: usize = 100;
-/// Maximum size of this file, in bytes.
 const MAX_EXPIRED_BYTES: u64 = 4 * 1024 * 1024;
 /// Number of hexadecimal digits of an id, which is a UUID without hyphens.
 const ID_DIGITS: usize = 32;
@@ -105,7 +104,7 @@ pub fn read_expired(directory: &Path) -> SystemResult<Vec<ExpiredRefresh>> {
     read_list(&StateDir::open(directory)?)
 }
 
-/// Reads the file. An invalid file counts as empty: events are only a notification.
+/// An invalid file counts as empty: events are only a notification.
 fn read_list(state: &StateDir) -> SystemResult<Vec<ExpiredRefresh>> {
     let content = state.read_file(EXPIRED_FILE, MAX_EXPIRED_BYTES)?;
     let listed = content.and_then(|bytes| serde_json::from_slice(&bytes).ok());

@@ -12,63 +12,42 @@ use serde::{Deserialize, Serialize};
 
 use super::{OwedRefresh, RefreshCertainty};
 
-/// One journal record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub enum LedgerRecord {
     /// A refresh was recorded.
     Owed {
-        /// The entry.
         #[serde(rename = "debt")]
         refresh: OwedRefresh,
     },
     /// Uncertain entries became pending.
-    Confirmed {
-        /// Ids of the entries.
-        ids: BTreeSet<u64>,
-    },
+    Confirmed { ids: BTreeSet<u64> },
     /// A refresh started.
     Begun {
         /// Ids of the entries it will complete.
         ids: BTreeSet<u64>,
     },
     /// A refresh could not be executed.
-    Explained {
-        /// Ids of the entries.
-        ids: BTreeSet<u64>,
-        /// The reason.
-        reason: String,
-    },
+    Explained { ids: BTreeSet<u64>, reason: String },
     /// The source was reverted, or is so no longer.
-    Reverted {
-        /// Ids of the entries.
-        ids: BTreeSet<u64>,
-        /// Whether it is reverted now.
-        is_reverted: bool,
-    },
+    Reverted { ids: BTreeSet<u64>, is_reverted: bool },
     /// The definition of the target changed, or is the recorded one again.
     Redefined {
-        /// Ids of the entries.
         ids: BTreeSet<u64>,
         /// Whether it differs from the recorded one.
         is_changed: bool,
     },
     /// The target left the catalog, or returned.
     Missing {
-        /// Ids of the entries.
         ids: BTreeSet<u64>,
         /// Since when it is missing, in seconds since the epoch; `None` if it is not.
         since: Option<i64>,
     },
     /// Entries were completed or dropped.
-    Settled {
-        /// Ids of the entries.
-        ids: BTreeSet<u64>,
-    },
+    Settled { ids: BTreeSet<u64> },
 }
 
 impl LedgerRecord {
-    /// Encodes the record as a line.
     pub fn to_line(&self) -> Vec<u8> {
         encode_checked_line(self)
     }
@@ -78,7 +57,6 @@ impl LedgerRecord {
         parse_checked_line(line)
     }
 
-    /// Applies the record to the entries.
     pub fn apply_to(self, owed_refreshes: &mut BTreeMap<u64, OwedRefresh>) {
         match self {
             Self::Owed { refresh } => {

@@ -35,7 +35,6 @@ pub enum RefreshCertainty {
 /// One pending refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwedRefresh {
-    /// Its id in the ledger.
     pub id: u64,
     /// The run in which the source was changed.
     pub run: String,
@@ -243,7 +242,6 @@ impl RefreshLedger {
         self.remove_owed(&ids)
     }
 
-    /// Records why the target cannot be refreshed now.
     pub fn record_reason(&mut self, target: &str, reason: &str) -> SystemResult<()> {
         let has_other_reason =
             |owed: &&OwedRefresh| owed.target == target && owed.reason.as_deref() != Some(reason);

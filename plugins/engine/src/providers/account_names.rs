@@ -19,13 +19,10 @@ const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// The fields of a passwd line that are used elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PasswdUser {
-    /// Login name.
     pub name: String,
-    /// Numeric user id.
     pub uid: u32,
     /// Numeric primary group id.
     pub gid: u32,
-    /// Home directory.
     pub home: String,
 }
 

@@ -13,14 +13,11 @@ use muster_system::{FileAttributes, System, SystemResult};
 use super::digest::ChecksumKind;
 use super::paths;
 
-/// Default bucket directory.
 pub const DEFAULT_BUCKET_DIRECTORY: &str = "/var/lib/muster/clientbucket";
-/// Name of the predeclared bucket.
 pub const PREDECLARED_BUCKET: &str = "puppet";
 /// Maximum size of a content or list of paths that is read back, in bytes.
 const MAX_CONTENT_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// Buckets of a catalog by name.
 #[derive(Debug)]
 pub(crate) struct BucketRegistry {
     directory: PathBuf,

@@ -13,30 +13,23 @@ use super::accounts::dates;
 const LITE_BYTES: usize = 512;
 const SECS_PER_DAY: u64 = 86_400;
 
-/// Checksum algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChecksumKind {
     /// SHA-256, the default.
     Sha256,
     /// SHA-256 of the first 512 bytes.
     Sha256Lite,
-    /// MD5.
     Md5,
     /// MD5 of the first 512 bytes.
     Md5Lite,
-    /// SHA-1.
     Sha1,
     /// SHA-1 of the first 512 bytes.
     Sha1Lite,
-    /// SHA-224.
     Sha224,
-    /// SHA-384.
     Sha384,
-    /// SHA-512.
     Sha512,
 }
 
-/// All kinds by name.
 const CHECKSUM_KINDS: [(&str, ChecksumKind); 9] = [
     ("sha256", ChecksumKind::Sha256),
     ("sha256lite", ChecksumKind::Sha256Lite),
@@ -50,17 +43,14 @@ const CHECKSUM_KINDS: [(&str, ChecksumKind); 9] = [
 ];
 
 impl ChecksumKind {
-    /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         CHECKSUM_KINDS.iter().find(|(known, _)| *known == name).map(|(_, digest)| *digest)
     }
 
-    /// The name of the kind.
     pub fn name(self) -> &'static str {
         CHECKSUM_KINDS.iter().find(|(_, digest)| *digest == self).map_or("sha256", |(name, _)| name)
     }
 
-    /// The checksum in hexadecimal.
     pub fn hex_checksum(self, content: &[u8]) -> String {
         let lite = content.get(..LITE_BYTES).unwrap_or(content);
         match self {

@@ -2,7 +2,6 @@
 //!
 //! Matches one name, never a path. Pure; runs in time proportional to the product of both lengths.
 
-/// First token of a pattern.
 enum GlobToken {
     Star,
     AnyChar,
@@ -13,7 +12,7 @@ enum GlobToken {
     Invalid,
 }
 
-/// Whether the name matches. Without `dots`, a leading dot must be matched by a literal dot, as in a shell.
+/// Without `dots`, a leading dot must be matched by a literal dot, as in a shell.
 pub fn matches_pattern(pattern: &str, name: &str, dots: bool) -> bool {
     let tokens = parse_tokens(pattern);
     let name: Vec<char> = name.chars().collect();

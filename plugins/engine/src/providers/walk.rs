@@ -16,7 +16,6 @@ use crate::resource_type::ResourceContext;
 /// Maximum depth when following links to directories, because links can form a loop.
 const MAX_LINK_DEPTH: usize = 40;
 
-/// Options of a directory walk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DirectoryWalk<'a> {
     /// Number of levels below the directory; `None` for all.
@@ -29,7 +28,6 @@ pub struct DirectoryWalk<'a> {
     pub max_entries: Option<usize>,
 }
 
-/// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryWalkEntry {
     /// Path relative to the start directory.
@@ -38,10 +36,8 @@ pub struct DirectoryWalkEntry {
     pub metadata: FileMetadata,
 }
 
-/// Errors of a directory walk.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryWalkError {
-    /// More entries than the limit.
     #[error(
         "The directory '{}' contains more than {limit} entries, which exceeds the limit specified by the max_files parameter for this resource",
         directory.display()
@@ -49,10 +45,8 @@ pub enum DirectoryWalkError {
     TooMany {
         /// The start directory.
         directory: PathBuf,
-        /// The limit.
         limit: usize,
     },
-    /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
 }
@@ -99,7 +93,6 @@ impl DirectoryWalk<'_> {
     }
 }
 
-/// Number of entries that triggers a warning.
 const ENTRY_WARNING_LIMIT: usize = 1000;
 
 /// All entries that a resource with `max_files` may have; without a limit, logs a warning about many entries that ends with `advice`.

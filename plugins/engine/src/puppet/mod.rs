@@ -36,7 +36,6 @@ pub struct PuppetTypes {
     types: Mutex<BTreeMap<String, CachedPuppetType>>,
 }
 
-/// A cached type description.
 #[derive(Debug, Clone)]
 struct CachedPuppetType {
     /// The process that described it.
@@ -46,7 +45,7 @@ struct CachedPuppetType {
 }
 
 impl PuppetTypes {
-    /// Types of the Puppet on this machine. Starts nothing.
+    /// Starts nothing.
     pub fn new(system: Arc<dyn System>, options: PuppetBridgeOptions) -> Self {
         Self { bridge: Arc::new(PuppetBridge::new(system, options)), types: Mutex::default() }
     }
@@ -60,7 +59,6 @@ impl PuppetTypes {
         reply.map(|reply| reply.ok.version).map_err(|error| unavailable_error("puppet", &error))
     }
 
-    /// The names of all types that Puppet provides.
     pub fn type_names(&self) -> Result<Vec<String>> {
         let request = BridgeRequest::for_type("types", "");
         let reply =

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// How Puppet is started, and its timeouts.
 #[derive(Debug, Clone)]
 pub struct PuppetBridgeOptions {
     /// The Ruby interpreter that has Puppet. Default: the one of Puppet's own packages, else the one in the path.

@@ -9,7 +9,6 @@ use serde_json::{Map, Value as Json};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::schema::METAPARAMETERS;
 
-/// Source of the Ruby program.
 pub(super) const BRIDGE_SCRIPT: &str = include_str!("bridge.rb");
 
 /// Loader: reads the first line and evaluates the program in it. The program is too long for a command-line argument, which would also be
@@ -70,7 +69,6 @@ impl<'a> BridgeRequest<'a> {
         Self { parameters, ..Self::for_title(op, &resource.type_name, &resource.title) }
     }
 
-    /// Limits the request to one property.
     pub(super) fn for_property(self, property: &'a str) -> Self {
         Self { property: Some(property), ..self }
     }
@@ -81,7 +79,6 @@ impl<'a> BridgeRequest<'a> {
     }
 }
 
-/// A response line.
 #[derive(Debug, Deserialize)]
 pub(super) struct BridgeResponse<T> {
     pub(super) ok: Option<T>,
@@ -97,7 +94,6 @@ pub(super) struct BridgeReady {
     pub(super) error: Option<BridgeProblem>,
 }
 
-/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct BridgeProblem {
     pub(super) kind: BridgeProblemKind,
@@ -123,7 +119,6 @@ pub(super) struct TypeNamesReply {
     pub(super) types: Vec<String>,
 }
 
-/// Description of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct PuppetTypeDescription {
     pub(super) doc: String,
@@ -179,11 +174,9 @@ pub(super) struct PuppetPlannedChange {
     pub(super) message: String,
 }
 
-/// A response without data.
 #[derive(Debug, Deserialize)]
 pub(super) struct EmptyReply {}
 
-/// Converts values from Puppet.
 pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
     let known = |(name, json)| Some((name, ResourceValue::from_json(json)?));
     found.into_iter().filter_map(known).collect()

@@ -17,13 +17,11 @@ use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, TypeSchema, leak_text, parameter, property};
 
-/// One Puppet type.
 #[derive(Debug)]
 pub(super) struct PuppetResourceType {
     schema: &'static TypeSchema,
     refreshes: bool,
     provider: Option<String>,
-    /// Types that may be autorequired.
     autorequires: &'static [&'static str],
     bridge: Arc<PuppetBridge>,
 }

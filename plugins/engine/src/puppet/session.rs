@@ -24,7 +24,6 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 /// Ruby interpreter of Puppet's own packages.
 const PUPPET_RUBY: &str = "/opt/puppetlabs/puppet/bin/ruby";
 
-/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BridgeError {
     /// Puppet or Ruby is missing or does not start.
@@ -32,22 +31,16 @@ pub(super) enum BridgeError {
         "Puppet, which may have it, is not available: {0}; install puppet-agent, or repair its installation"
     )]
     Unavailable(String),
-    /// Puppet does not have the type.
     #[error("Puppet does not have it")]
     UnknownType,
-    /// The resource is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The operation failed.
     #[error("{problem}")]
     Failed { problem: String, log: Vec<String> },
-    /// The process ended during the request.
     #[error("Puppet exited during the request{}", last_line_suffix(.0))]
     Ended(String),
-    /// The response could not be parsed.
     #[error("Puppet sent an invalid response")]
     InvalidResponse(#[source] serde_json::Error),
-    /// No response.
     #[error("Puppet did not reply")]
     System(#[from] SystemError),
 }
@@ -204,7 +197,6 @@ impl PuppetBridge {
         }
     }
 
-    /// Ends the process, if any.
     pub(super) fn stop_process(&self) {
         *self.lock_process() = None;
         self.stopped.notify_all();

@@ -5,7 +5,6 @@ use super::{
     RunMetrics, RunReport, RunStart,
 };
 
-/// An unfinished report.
 #[derive(Debug, Default)]
 pub struct RunReportBuilder {
     start: Option<RunStart>,
@@ -15,7 +14,6 @@ pub struct RunReportBuilder {
 }
 
 impl RunReportBuilder {
-    /// Adds the next event.
     pub fn add_event(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Start(start) => self.start = Some(start.clone()),

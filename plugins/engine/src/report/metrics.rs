@@ -15,7 +15,6 @@ pub struct MetricGroup {
     pub name: &'static str,
     /// The name with a capital letter.
     pub label: &'static str,
-    /// The values.
     pub values: Vec<(String, String, Number)>,
 }
 
@@ -34,14 +33,12 @@ impl MetricGroup {
     }
 }
 
-/// All metric groups.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunMetrics {
     /// Number of resources, in total and by result.
     pub resources: MetricGroup,
     /// Seconds by type and in total.
     pub time: MetricGroup,
-    /// Number of changes.
     pub changes: MetricGroup,
     /// Number of events, in total and by status.
     pub events: MetricGroup,
@@ -53,7 +50,6 @@ impl RunMetrics {
         [&self.resources, &self.time, &self.changes, &self.events]
     }
 
-    /// Computes the metrics.
     pub(super) fn from_statuses(statuses: &[ResourceStatus], end: &RunEnd) -> Self {
         Self {
             resources: count_resources(statuses),

@@ -25,19 +25,14 @@ pub const REPORT_FORMAT_VERSION: u32 = 12;
 /// The Puppet version whose semantics apply, plus our own version; a semantic version, because report readers parse it.
 pub const REPORTED_PUPPET_VERSION: &str = concat!("7.23.0+muster.", env!("CARGO_PKG_VERSION"));
 
-/// Log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunLogLevel {
-    /// For debugging only.
     Debug,
-    /// Progress information.
     Info,
     /// A change.
     Notice,
-    /// A possible problem.
     Warning,
-    /// An error.
     Err,
     /// More severe than an error, as in Puppet's order.
     Alert,
@@ -47,7 +42,6 @@ pub enum RunLogLevel {
     Crit,
 }
 
-/// The levels and their names in reports.
 const LOG_LEVEL_NAMES: [(RunLogLevel, &str); 8] = [
     (RunLogLevel::Debug, "debug"),
     (RunLogLevel::Info, "info"),
@@ -68,28 +62,22 @@ impl RunLogLevel {
         known.map_or(default, |(level, _)| *level)
     }
 
-    /// The name of the level in reports.
     pub fn as_str(self) -> &'static str {
         LOG_LEVEL_NAMES.iter().find(|(level, _)| *level == self).map_or("", |(_, name)| name)
     }
 }
 
-/// One log line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLogEntry {
-    /// Level.
     pub level: RunLogLevel,
-    /// Message text.
     pub message: String,
     /// Origin: `Puppet`, or `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
     /// The level and the tags of the resource.
     pub tags: Vec<String>,
-    /// Time of the line.
     pub time: String,
     /// Source file of the resource definition.
     pub file: Option<String>,
-    /// Line number of the resource definition.
     pub line: Option<u64>,
 }
 
@@ -102,7 +90,6 @@ pub struct ResourceEvent {
     pub property: Option<String>,
     /// The value found.
     pub previous_value: Json,
-    /// The desired value.
     pub desired_value: Json,
     /// The value found by an earlier audit.
     pub historical_value: Json,
@@ -112,7 +99,6 @@ pub struct ResourceEvent {
     pub name: String,
     /// `success`, `failure`, `noop`, `audit`.
     pub status: &'static str,
-    /// Time of the event.
     pub time: String,
     /// Whether the values were hidden.
     pub redacted: Option<bool>,
@@ -120,27 +106,22 @@ pub struct ResourceEvent {
     pub corrective_change: bool,
 }
 
-/// The result of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
 pub struct ResourceStatus {
-    /// Its title.
     pub title: String,
     /// Source file of the definition.
     pub file: Option<String>,
-    /// Line number of the resource definition.
     pub line: Option<u64>,
     /// `File[/etc/motd]`.
     pub resource: String,
     /// `File`.
     pub resource_type: String,
-    /// The provider used.
     pub provider_used: Option<String>,
     /// Its containers, outermost first, followed by itself.
     pub containment_path: Vec<String>,
     /// Seconds; null if skipped.
     pub evaluation_time: Option<f64>,
-    /// Its tags.
     pub tags: Vec<String>,
     /// Start of its evaluation.
     pub time: String,
@@ -154,11 +135,8 @@ pub struct ResourceStatus {
     pub out_of_sync: bool,
     /// It was not evaluated.
     pub skipped: bool,
-    /// Number of changes.
     pub change_count: u64,
-    /// Number of properties out of sync.
     pub out_of_sync_count: u64,
-    /// All events.
     pub events: Vec<ResourceEvent>,
     /// Whether at least one change was corrective.
     pub corrective_change: bool,
@@ -192,38 +170,28 @@ impl ResourceStatus {
     }
 }
 
-/// An event emitted during a run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum RunEvent {
-    /// First event of a run.
     Start(RunStart),
-    /// A log line.
     Log(RunLogEntry),
     /// A resource was evaluated.
     Resource(Box<ResourceStatus>),
-    /// Last event of a run.
     End(RunEnd),
 }
 
 /// Facts known before any evaluation.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunStart {
-    /// The name of the machine.
     pub host: String,
-    /// Start time.
     pub time: String,
     /// Configuration version of the catalog.
     pub configuration_version: Json,
     /// UUID of the run.
     pub transaction_uuid: String,
-    /// Puppet's environment.
     pub environment: String,
-    /// Whether the run is in noop mode.
     pub noop: bool,
-    /// UUID of the catalog.
     pub catalog_uuid: Option<String>,
-    /// Puppet's `code_id` of the catalog.
     pub code_id: Option<String>,
     /// Number of resources in the catalog.
     pub resources: usize,
@@ -232,7 +200,6 @@ pub struct RunStart {
 /// Facts known after the last evaluation.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunEnd {
-    /// End time.
     pub time: String,
     /// Whether every resource was processed.
     pub transaction_completed: bool,
@@ -242,15 +209,12 @@ pub struct RunEnd {
     pub transaction_evaluation: f64,
     /// Seconds of the whole run.
     pub total: f64,
-    /// Refreshes still pending.
     pub pending_refreshes: Vec<OwedRefresh>,
 }
 
-/// The report of one run.
 #[derive(Debug, Clone, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
 pub struct RunReport {
-    /// The name of the machine.
     pub host: String,
     /// Start time.
     pub time: String,
@@ -266,28 +230,22 @@ pub struct RunReport {
     pub status: &'static str,
     /// Whether every resource was processed.
     pub transaction_completed: bool,
-    /// Whether the run was in noop mode.
     pub noop: bool,
     /// Whether noop mode suppressed a change.
     pub noop_pending: bool,
-    /// Puppet's environment.
     pub environment: String,
-    /// Log lines.
     pub logs: Vec<RunLogEntry>,
-    /// Counters and times.
     pub metrics: RunMetrics,
     /// Resource results in evaluation order.
     #[serde(serialize_with = "serialize_by_name")]
     pub resource_statuses: Vec<ResourceStatus>,
     /// Whether at least one change was corrective.
     pub corrective_change: bool,
-    /// UUID of the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog_uuid: Option<String>,
-    /// Puppet's `code_id` of the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code_id: Option<String>,
-    /// Refreshes still pending. Not part of Puppet's format.
+    /// Not part of Puppet's format.
     pub pending_refreshes: Vec<OwedRefresh>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{REPORTED_PUPPET_VERSION, RunReport};
 
-/// Renders the file. `last_run` is in seconds since the epoch.
+/// `last_run` is in seconds since the epoch.
 pub fn render_yaml(report: &RunReport, last_run: i64) -> String {
     let mut text = "---\nversion:\n".to_owned();
     // Writing to a string cannot fail.

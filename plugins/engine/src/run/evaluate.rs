@@ -19,7 +19,6 @@ use crate::resource::{Resource, ResourceValue};
 const DIGEST_DIGITS: usize = 32;
 
 impl CatalogRun<'_> {
-    /// Processes one resource.
     pub(super) fn process_resource(&mut self, node: GraphNodeId, member: MemberId) {
         let resource = self.resolved.resource_of(member).cloned();
         let (Some(resource), Some(mut status)) = (resource, self.new_status(member)) else {
@@ -243,7 +242,6 @@ impl CatalogRun<'_> {
         }
     }
 
-    /// Replaces the resource's secrets in the text.
     pub(super) fn redact_text(&self, member: MemberId, text: &str) -> String {
         match self.resolved.member_with_resource(member) {
             Some((details, resource)) => {
@@ -259,7 +257,6 @@ pub(super) fn definition_digest(resource: &Resource) -> String {
     short_digest(&serde_json::to_vec(&resource.values).unwrap_or_default())
 }
 
-/// Digest of the planned changes.
 fn plan_digest(plan: &ResourcePlan) -> String {
     let changes: Vec<_> =
         plan.changes.iter().map(|change| (&change.property, &change.from, &change.to)).collect();

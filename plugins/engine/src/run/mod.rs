@@ -38,7 +38,6 @@ use crate::resource::capitalise_name;
 use crate::resource_type::ResourceContext;
 use crate::state_store::ResourceStateStore;
 
-/// Options of a catalog run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
     /// Report changes without making them; a resource's own `noop` takes precedence.
@@ -49,7 +48,6 @@ pub struct RunOptions {
     pub skip_tags: Vec<String>,
     /// Apply only these resources, without their dependencies; all if empty.
     pub only: BTreeSet<String>,
-    /// Ignore schedules.
     pub ignore_schedules: bool,
     /// Also log messages that Puppet omits by default.
     pub verbose: bool,
@@ -62,7 +60,6 @@ pub struct RunOptions {
 /// Reasons why a run cannot start. Nothing has been changed on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogRunError {
-    /// The catalog was rejected.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// The state directory is unusable, so pending refreshes could not be recorded.
@@ -82,8 +79,8 @@ pub fn apply_stored_catalog(
     run_catalog(engine, (catalog, Some(text)), state, options, on_event)
 }
 
-/// Applies the catalog and returns the report. `on_event` receives every event as it happens. A read-only engine only plans, regardless of
-/// options and resources, and writes nothing to the state directory.
+/// `on_event` receives every event as it happens. A read-only engine only plans, regardless of options and resources, and writes nothing to the state
+/// directory.
 pub fn apply_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,
@@ -146,7 +143,6 @@ fn run_catalog(
     Ok(report)
 }
 
-/// Progress of one graph node.
 #[derive(Debug, Default)]
 struct NodeProgress {
     /// The resource was evaluated and failed.
@@ -156,11 +152,9 @@ struct NodeProgress {
     failed_dependencies: BTreeSet<GraphNodeId>,
     /// Refreshes queued by other nodes.
     queue: Vec<notify::QueuedRefresh>,
-    /// The node was processed.
     is_done: bool,
 }
 
-/// State of a run in progress.
 struct CatalogRun<'a> {
     engine: &'a ResourceEngine,
     cx: ResourceContext<'a>,
@@ -184,7 +178,6 @@ impl CatalogRun<'_> {
         self.cx.system
     }
 
-    /// Seconds since the epoch.
     fn epoch_seconds(&self) -> i64 {
         let since = since_epoch(self.system().now());
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -210,7 +203,7 @@ impl CatalogRun<'_> {
         self.emit_event(&RunEvent::Start(start));
     }
 
-    /// Processes every node. Returns the seconds spent; `Err` if dependency cycles prevent the run.
+    /// Returns the seconds spent; `Err` if dependency cycles prevent the run.
     fn process_all_nodes(&mut self) -> Result<f64, f64> {
         let started = Instant::now();
         self.generate_before_run();
@@ -298,7 +291,6 @@ impl CatalogRun<'_> {
         })
     }
 
-    /// The initial status of a resource.
     fn new_status(&self, member: MemberId) -> Option<ResourceStatus> {
         let member = self.resolved.get_member(member)?;
         let resource = member.resource.as_ref()?;

@@ -13,7 +13,6 @@ use crate::report::{ResourceStatus, RunLogLevel};
 use crate::resolved_catalog::MemberId;
 use crate::resource::Resource;
 
-/// One refresh queued for a node by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueuedRefresh {
     /// Whether the source was only changed in noop mode.

@@ -6,18 +6,15 @@ use crate::catalog::Catalog;
 use crate::report::{RunReport, summary};
 use crate::state_store::replace_json_file;
 
-/// The report of the last run, as JSON.
 pub const REPORT_FILE: &str = "last_run_report.json";
 /// The catalog of the last run that began, in its input format. Replays of owed refreshes use it.
 pub const CATALOG_FILE: &str = "catalog";
-/// Metrics of the last run, as YAML.
 pub const SUMMARY_FILE: &str = "last_run_summary.yaml";
 /// Classes of the catalog, one per line.
 pub const CLASSES_FILE: &str = "classes.txt";
 /// Resources of the catalog, one per line, in lower case.
 pub const RESOURCES_FILE: &str = "resources.txt";
 
-/// Writes all files.
 pub(super) fn write_run_files(
     state: &StateDir,
     catalog: &Catalog,

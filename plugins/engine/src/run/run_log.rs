@@ -60,7 +60,6 @@ impl CatalogRun<'_> {
         self.whole_event("resource_error", "failure", message)
     }
 
-    /// An event of a resource as a whole.
     pub(super) fn whole_event(
         &self,
         name: &str,

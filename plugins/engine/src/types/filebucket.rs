@@ -30,7 +30,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct FilebucketResourceType;
 

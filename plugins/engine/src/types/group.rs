@@ -37,7 +37,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct GroupResourceType;
 

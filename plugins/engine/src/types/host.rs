@@ -27,7 +27,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 pub const HOST_TYPE: RecordResourceType = RecordResourceType {
     schema: &SCHEMA,
     format: &HostsFormat,

@@ -27,7 +27,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 pub const MAILALIAS_TYPE: RecordResourceType = RecordResourceType {
     schema: &SCHEMA,
     format: &AliasesFormat,

@@ -19,13 +19,10 @@ use crate::schema::{TypeSchema, parameter, presence_property, property};
 
 /// The directory of the directories with fragments.
 pub const FRAGMENTS_ROOT: &str = "/etc/muster";
-/// Largest fragment, in bytes.
 pub const MAX_FRAGMENT_BYTES: u64 = 16 * 1024;
-/// Highest order.
 const MAX_ORDER: u32 = 999_999;
-/// Order of a fragment that has none.
 pub const DEFAULT_FRAGMENT_ORDER: u32 = 10;
-/// Longest name, in bytes. File systems permit 255 for the whole file name.
+/// File systems permit 255 for the whole file name.
 const MAX_NAME_BYTES: usize = 200;
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -44,7 +41,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The text to which a fragment belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FragmentTarget {
     /// The message after a login.
@@ -56,7 +52,6 @@ pub enum FragmentTarget {
 }
 
 impl FragmentTarget {
-    /// All targets.
     pub const ALL: [Self; 3] = [Self::Motd, Self::Issue, Self::Prompt];
 
     /// The name, as in the attribute `target`.
@@ -68,12 +63,10 @@ impl FragmentTarget {
         }
     }
 
-    /// The target with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.as_str() == name)
     }
 
-    /// The directory with its fragments.
     pub fn directory(self) -> PathBuf {
         Path::new(FRAGMENTS_ROOT).join(format!("{}.d", self.as_str()))
     }
@@ -87,12 +80,10 @@ impl FragmentTarget {
     }
 }
 
-/// Order and name of a fragment. They sort as fragments do.
+/// Sorts as fragments do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FragmentName {
-    /// The order.
     pub order: u32,
-    /// The name.
     pub name: String,
     /// The name of the file; the order in it may have leading zeros.
     pub file_name: String,
@@ -149,7 +140,6 @@ pub fn is_class_name(class: &str) -> bool {
     class.split("::").all(is_segment)
 }
 
-/// The resource type.
 #[derive(Debug)]
 pub struct MotdFragmentResourceType;
 

@@ -18,7 +18,6 @@ use crate::schema::{TypeSchema, parameter, property, provider_parameter};
 const FSTAB_FILE: &str = "/etc/fstab";
 /// The kernel's list of mounts.
 const MOUNT_TABLE_FILE: &str = "/proc/self/mounts";
-/// Maximum size of the list of mounts, in bytes.
 const MAX_MOUNT_TABLE_BYTES: u64 = 16 * 1024 * 1024;
 /// Managed fields of a line, in order.
 const FSTAB_FIELDS: [&str; 4] = ["fstype", "options", "dump", "pass"];
@@ -56,7 +55,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct MountResourceType;
 
@@ -211,7 +209,6 @@ fn fstab_file(resource: &Resource) -> ParsedFile {
     ParsedFile::new(&SCHEMA, &FstabFormat, resource.get_text("target").unwrap_or(FSTAB_FILE))
 }
 
-/// All mount points.
 fn mounted_paths(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
     let path = Path::new(MOUNT_TABLE_FILE);
     let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))

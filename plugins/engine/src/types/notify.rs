@@ -21,7 +21,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct NotifyResourceType;
 

@@ -11,7 +11,6 @@ use crate::resource_type::{CatalogResources, ResourceContext, absent_resource};
 /// Default key file, relative to the home directory.
 const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
 
-/// Whether purging is requested.
 pub(super) fn is_purge_requested(resource: &Resource) -> bool {
     !matches!(resource.get_list("purge_ssh_keys").as_slice(), [] | ["false"])
         && resource.get_text("ensure") != Some("absent")
@@ -28,7 +27,6 @@ pub(super) fn check_purge_value(resource: &Resource) -> Result<()> {
     resource.check_items("purge_ssh_keys", expected, is_valid)
 }
 
-/// Generates the keys to remove.
 pub(super) fn generate_absent_keys(
     cx: &ResourceContext<'_>,
     resource: &Resource,

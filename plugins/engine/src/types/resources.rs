@@ -35,12 +35,10 @@ static SCHEMA: TypeSchema = TypeSchema {
 const PROTECTED_USERS: [&str; 6] = ["root", "nobody", "bin", "noaccess", "daemon", "sys"];
 /// Highest system uid if `login.defs` does not define it.
 const DEFAULT_MAX_SYSTEM_UID: i64 = 499;
-/// Maximum size of `login.defs`, in bytes.
 const MAX_LOGIN_DEFS_BYTES: u64 = 1024 * 1024;
 /// Attributes that determine the location of a resource and are needed to find it again.
 const LOCATION_ATTRIBUTES: [&str; 2] = ["target", "user"];
 
-/// The resource type.
 #[derive(Debug)]
 pub struct ResourcesResourceType;
 

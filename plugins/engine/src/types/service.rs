@@ -55,7 +55,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct ServiceResourceType;
 

@@ -73,7 +73,6 @@ pub(super) fn full_key_type(kind: &str) -> &str {
     alias.map_or(kind, |(_, full)| full)
 }
 
-/// The resource type.
 #[derive(Debug)]
 pub struct SshAuthorizedKeyResourceType;
 
@@ -168,7 +167,6 @@ fn default_target(user: &PasswdUser) -> PathBuf {
     Path::new("/").join(&user.home).join(".ssh/authorized_keys")
 }
 
-/// A key file with default attributes.
 pub(super) fn keys_file_at(path: impl Into<PathBuf>) -> ParsedFile {
     ParsedFile::new(&SCHEMA, &AuthorizedKeysFormat, path)
 }

@@ -37,7 +37,6 @@ const KEY_TYPES: [&str; 8] = [
     "sk-ssh-ed25519@openssh.com",
 ];
 
-/// The resource type.
 pub const SSHKEY_TYPE: RecordResourceType = RecordResourceType {
     schema: &SCHEMA,
     format: &KnownHostsFormat,

@@ -11,7 +11,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     attributes: &[parameter("name", Text, "The name of the stage, as used by classes.")],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct StageResourceType;
 

@@ -67,7 +67,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct TidyResourceType;
 
@@ -190,7 +189,6 @@ fn collect_entries(
     Ok(entries)
 }
 
-/// Criteria for removal.
 struct TidyRule<'a> {
     now: SystemTime,
     min_age: Option<Duration>,

@@ -78,7 +78,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// The resource type.
 #[derive(Debug)]
 pub struct UserResourceType;
 
@@ -182,7 +181,6 @@ impl ResourceType for UserResourceType {
     }
 }
 
-/// Validates the name of a user or group.
 pub(super) fn check_account_name(resource: &Resource) -> Result<()> {
     account_name::invalid_name_reason(&resource.name).map_or(Ok(()), |reason| {
         let problem = format!("is `{}`, {reason}", resource.name.escape_debug());
@@ -271,7 +269,6 @@ pub(super) fn value_to_id(value: &ResourceValue) -> Option<u32> {
     value.as_int().and_then(|number| u32::try_from(number).ok())
 }
 
-/// All data of a user as properties.
 fn user_values(user: &Account) -> ResourceValues {
     let mut values = name_values([
         ("ensure", "present".into()),

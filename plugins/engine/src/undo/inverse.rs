@@ -114,7 +114,6 @@ pub(super) fn record_result(
     change.left = Some(state.values);
 }
 
-/// Builds the inverse of one plan.
 struct InverseBuilder<'a> {
     engine: &'a ResourceEngine,
     cx: &'a ResourceContext<'a>,

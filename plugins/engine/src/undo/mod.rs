@@ -22,13 +22,12 @@ pub use restore::{
 
 /// Directory of the records in the state directory.
 const UNDO_DIRECTORY: &str = "undo";
-/// Maximum size of a record, in bytes. The saved contents take at most half of it, even if JSON has to escape much of them.
+/// The saved contents take at most half of it, even if JSON has to escape much of them.
 const MAX_RECORD_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum size of the contents that one record saves, in bytes.
 const MAX_CONTENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Maximum size of the content left by a change that is saved to show later edits, in bytes.
 const MAX_LEFT_CONTENT_BYTES: u64 = 256 * 1024;
-/// Maximum number of changed resources in one record.
 const MAX_CHANGES: usize = 10_000;
 /// Maximum number of records; the oldest are deleted first.
 const MAX_RECORDS: usize = 1000;
@@ -54,7 +53,6 @@ pub(crate) struct ChangeRecord {
     pub(crate) attributes: Option<Map<String, Json>>,
     /// Why the change cannot be undone.
     pub(crate) obstacle: Option<String>,
-    /// What the attributes do not restore.
     #[serde(default)]
     pub(crate) unrestored: Vec<UnrestoredProperty>,
     /// Resources that have to exist before this one is restored, such as the group of a user.
@@ -68,7 +66,6 @@ pub(crate) struct ChangeRecord {
     pub(crate) left_content: Option<String>,
 }
 
-/// A property that undo does not restore.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnrestoredProperty {
     pub(crate) property: String,
@@ -115,41 +112,28 @@ impl std::fmt::Debug for UndoRecord {
     }
 }
 
-/// Reasons why a change cannot be undone.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// No record with this id: never made here, or already deleted.
     #[error("there is no undo record for change `{id}`; this node keeps the last {MAX_RECORDS}")]
-    Unknown {
-        /// The requested id.
-        id: String,
-    },
-    /// Another request with the same id has made changes.
+    Unknown { id: String },
     #[error(
         "there is an undo record for change `{id}` already; send the request again with a new id"
     )]
-    Exists {
-        /// The id.
-        id: String,
-    },
-    /// The record is damaged.
+    Exists { id: String },
     #[error("the record of change `{id}` is damaged")]
     Damaged {
-        /// The requested id.
         id: String,
         /// The parser's error with its position.
         #[source]
         source: serde_json::Error,
     },
-    /// The previous state cannot be restored.
     #[error("the change of {resource} cannot be undone: {obstacle}")]
     Impossible {
         /// `Exec[x]`.
         resource: String,
-        /// The reason.
         obstacle: String,
     },
-    /// The state directory is unusable.
     #[error("cannot read or write the undo records")]
     State(#[from] SystemError),
 }
@@ -192,7 +176,7 @@ impl UndoRecord {
         Ok(restore::list_targets(self.changes, self.omitted))
     }
 
-    /// Saves the record under the id of the request. Durable on return.
+    /// Durable on return.
     pub fn save(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
         replace_json_file(state, &record_path(id), self)?;
         let mut names = state.list_names(UNDO_DIRECTORY)?;
@@ -210,7 +194,6 @@ impl UndoRecord {
         Ok(state.list_names(UNDO_DIRECTORY)?.iter().any(|name| name == id))
     }
 
-    /// Loads the record of a request.
     pub fn load(state: &StateDir, id: &str) -> Result<Self, UndoError> {
         let unknown = || UndoError::Unknown { id: id.to_owned() };
         let is_id_char = |c: char| c.is_ascii_hexdigit() || c == '-';

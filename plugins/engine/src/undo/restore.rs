@@ -18,7 +18,6 @@ use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 use crate::types::file::diff_of_contents;
 
-/// One resource that has to be restored.
 #[derive(Clone)]
 pub struct RestoreTarget(ChangeRecord);
 
@@ -38,7 +37,6 @@ pub struct RestoreConflict {
     pub diff: Option<String>,
 }
 
-/// A target that was compared with the machine.
 #[derive(Debug, Default)]
 pub struct PreparedRestore {
     /// What to apply; `None` if nothing of it can be restored.
@@ -98,7 +96,6 @@ impl RestoreTarget {
         })
     }
 
-    /// The type of the resource.
     pub fn type_name(&self) -> &str {
         &self.0.type_name
     }

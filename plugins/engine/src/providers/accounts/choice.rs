@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{AccountProvider, files, shadow_utils};
 use crate::resource_type::ResourceContext;
 
-/// Chooses the implementation for the machine.
 pub fn choose_provider<'a>(cx: &ResourceContext<'a>) -> Box<dyn AccountProvider + 'a> {
     let (system, cancel) = (cx.system, cx.cancel.clone());
     if system.root() == Path::new("/") {

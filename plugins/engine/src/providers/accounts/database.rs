@@ -12,7 +12,6 @@ use muster_system::{FileAttributes, System, SystemError, SystemResult};
 use super::model::{CryptedPassword, GroupAccount, ShadowEntry, UserAccount};
 use super::table::{AccountTable, parse_members};
 
-/// Maximum size of each of the four files, in bytes.
 const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 const PASSWD_FILE: &str = "/etc/passwd";
@@ -20,14 +19,11 @@ const SHADOW_FILE: &str = "/etc/shadow";
 const GROUP_FILE: &str = "/etc/group";
 const GSHADOW_FILE: &str = "/etc/gshadow";
 
-/// The four files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountDatabase {
-    /// `passwd(5)`.
     pub passwd: AccountTable,
     /// `shadow(5)`; `None` if it is not readable.
     pub shadow: Option<AccountTable>,
-    /// `group(5)`.
     pub group: AccountTable,
     /// `gshadow(5)`; `None` if it does not exist, which is common, or is not readable.
     pub gshadow: Option<AccountTable>,
@@ -65,7 +61,6 @@ impl AccountDatabase {
         Ok(())
     }
 
-    /// One user.
     pub fn find_user(&self, name: &str) -> Option<UserAccount> {
         let entry = self.passwd.get(name)?;
         let shadow = self.shadow.as_ref().and_then(|shadow| shadow.get(name));
@@ -108,7 +103,6 @@ impl AccountDatabase {
         users
     }
 
-    /// One group.
     pub fn find_group(&self, name: &str) -> Option<GroupAccount> {
         parse_group(&self.group.get(name)?)
     }

@@ -6,9 +6,7 @@ use std::ops::RangeInclusive;
 /// Settings for creating users and groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountDefaults {
-    /// Uids of users.
     pub uids: IdRanges,
-    /// Gids of groups.
     pub gids: IdRanges,
     /// Whether each user gets a group of the same name.
     pub user_groups: bool,
@@ -16,11 +14,9 @@ pub struct AccountDefaults {
     pub group: String,
     /// Parent of home directories.
     pub home: String,
-    /// Mode of a home directory.
     pub home_mode: u32,
     /// Skeleton directory copied to a new home directory.
     pub skel: String,
-    /// Login shell.
     pub shell: String,
     /// Fields 4 to 6 of shadow for ordinary users: minimum, maximum, warning; empty for no limit.
     pub ageing: [String; 3],
@@ -29,14 +25,11 @@ pub struct AccountDefaults {
 /// The ids for new accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdRanges {
-    /// Of ordinary accounts.
     pub ordinary: RangeInclusive<u32>,
-    /// Of system accounts.
     pub system: RangeInclusive<u32>,
 }
 
 impl IdRanges {
-    /// A free id for an account.
     pub fn free_id(&self, taken: &BTreeSet<u32>, system: bool) -> Option<u32> {
         if system { free_system_id(taken, &self.system) } else { free_id(taken, &self.ordinary) }
     }

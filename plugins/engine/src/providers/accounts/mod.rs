@@ -27,9 +27,7 @@ pub use model::{
     UserChange,
 };
 
-/// Reads and changes users and groups.
 pub trait AccountProvider: fmt::Debug {
-    /// The machine.
     fn system(&self) -> &dyn System;
 
     /// Reads the machine's own files.
@@ -48,10 +46,8 @@ pub trait AccountProvider: fmt::Debug {
         Ok(self.load_database()?.list_users())
     }
 
-    /// Creates a user with the given properties.
     fn create_user(&self, new: &NewUser) -> Result<()>;
 
-    /// Changes one property.
     fn change_user(&self, name: &str, change: &UserChange) -> Result<()>;
 
     /// Removes a user from all files, and its home directory if `with_home` is set.
@@ -67,28 +63,21 @@ pub trait AccountProvider: fmt::Debug {
         Ok(self.load_database()?.list_groups())
     }
 
-    /// Creates a group.
     fn create_group(&self, new: &NewGroup) -> Result<()>;
 
-    /// Changes one property.
     fn change_group(&self, name: &str, change: &GroupChange) -> Result<()>;
 
     /// Removes a group that is not the primary group of any user.
     fn remove_group(&self, name: &str) -> Result<()>;
 }
 
-/// A result about users and groups.
 pub type Result<T, E = AccountError> = std::result::Result<T, E>;
 
-/// Errors of reading or changing users and groups.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// An operating system call failed.
     #[error("cannot {operation}")]
     System {
-        /// The operation that failed.
         operation: String,
-        /// The system error.
         #[source]
         source: SystemError,
     },
@@ -104,7 +93,6 @@ impl AccountError {
         move |source| Self::System { operation, source }
     }
 
-    /// Converts to an [`EngineError`] about the resource.
     pub fn into_engine_error(self, resource: &Resource) -> EngineError {
         match self {
             Self::System { operation, source } => {

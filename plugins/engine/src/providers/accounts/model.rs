@@ -9,7 +9,6 @@ use std::fmt;
 pub struct CryptedPassword(String);
 
 impl CryptedPassword {
-    /// Wraps a crypted password.
     pub fn new(crypted: impl Into<String>) -> Self {
         Self(crypted.into())
     }
@@ -29,9 +28,7 @@ impl fmt::Debug for CryptedPassword {
 /// An existing user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserAccount {
-    /// Login name.
     pub name: String,
-    /// Uid.
     pub uid: u32,
     /// Gid of the primary group.
     pub gid: u32,
@@ -39,7 +36,6 @@ pub struct UserAccount {
     pub comment: String,
     /// Home directory; need not exist.
     pub home: String,
-    /// Login shell.
     pub shell: String,
     /// Supplementary groups, sorted.
     pub groups: Vec<String>,
@@ -50,7 +46,6 @@ pub struct UserAccount {
 /// A line of shadow, `shadow(5)`. Days are counted from 1 January 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShadowEntry {
-    /// Crypted password.
     pub password: CryptedPassword,
     /// Minimum days between password changes; -1 for no limit.
     pub min_age: i64,
@@ -62,12 +57,10 @@ pub struct ShadowEntry {
     pub expiry: Option<i64>,
 }
 
-/// A user to create. `None` selects the machine's default.
+/// `None` selects the machine's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewUser {
-    /// Login name.
     pub name: String,
-    /// Uid.
     pub uid: Option<u32>,
     /// Primary group by name or number.
     pub gid: Option<String>,
@@ -75,9 +68,7 @@ pub struct NewUser {
     pub groups: Vec<String>,
     /// GECOS field.
     pub comment: Option<String>,
-    /// Home directory.
     pub home: Option<String>,
-    /// Login shell.
     pub shell: Option<String>,
     /// Crypted password; the account is locked if `None`.
     pub password: Option<CryptedPassword>,
@@ -97,10 +88,8 @@ pub struct NewUser {
     pub allowdupe: bool,
 }
 
-/// One change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserChange {
-    /// Crypted password.
     Password(CryptedPassword),
     /// Any other property.
     Property {
@@ -116,18 +105,14 @@ pub enum UserChange {
 /// An existing group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupAccount {
-    /// Name.
     pub name: String,
-    /// Gid.
     pub gid: u32,
     /// Members by name, sorted.
     pub members: Vec<String>,
 }
 
-/// A group to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewGroup {
-    /// Name.
     pub name: String,
     /// Gid; chosen automatically if `None`.
     pub gid: Option<u32>,
@@ -139,7 +124,6 @@ pub struct NewGroup {
     pub allowdupe: bool,
 }
 
-/// One change of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupChange {
     /// Gid, and whether one that is already in use is allowed.

@@ -40,7 +40,6 @@ pub struct ShadowUtilsProvider<'a> {
 }
 
 impl ShadowUtilsProvider<'_> {
-    /// The fields of a name service entry.
     fn query_getent(&self, database: &str, name: &str) -> Result<Option<Vec<String>>> {
         let command = self.build_command(&["getent", "--", database, name]);
         let output = match self.system.run_command(&command) {
@@ -192,7 +191,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
     }
 }
 
-/// Arguments that create a user. Empty values are omitted, as in Puppet.
+/// Empty values are omitted, as in Puppet.
 fn useradd_arguments(new: &NewUser, own_group: bool) -> Vec<String> {
     let mut argv = vec!["useradd".to_owned()];
     let mut option = |flag: &str, value: Option<&str>| {

@@ -9,7 +9,7 @@ pub struct AccountTable {
 }
 
 impl AccountTable {
-    /// Parses a file; accepts any bytes.
+    /// Accepts any bytes.
     pub fn parse(content: &[u8]) -> Self {
         let mut lines: Vec<Vec<u8>> =
             content.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -96,7 +96,6 @@ fn split_fields(line: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Names in a member list.
 pub fn parse_members(list: &str) -> Vec<String> {
     list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The apt provider.
 #[derive(Debug)]
 pub struct AptPackageProvider;
 

@@ -10,12 +10,10 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// dpkg's database.
 pub(super) const DPKG_STATUS_FILE: &str = "/var/lib/dpkg/status";
 const PROVIDES_FORMAT: &str = "${Status} ${Package} ${Version} [${Provides}]\\n";
 const LIST_FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 
-/// The dpkg provider.
 #[derive(Debug)]
 pub struct DpkgPackageProvider;
 
@@ -106,7 +104,6 @@ fn query_database(
     })
 }
 
-/// The list with names only, without architectures.
 pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> {
     let bare = |package: &PackageState| PackageState {
         name: package.name.split(':').next().unwrap_or_default().to_owned(),

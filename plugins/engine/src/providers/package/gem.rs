@@ -7,7 +7,6 @@ use super::language::LanguageTool;
 use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 
-/// The gem provider.
 #[derive(Debug)]
 pub struct GemPackageProvider;
 

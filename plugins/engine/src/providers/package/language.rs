@@ -11,9 +11,7 @@ use crate::resource_type::ResourceContext;
 
 /// Describes one package manager.
 pub(super) trait LanguageTool: Sync {
-    /// The name for messages.
     const NAME: &'static str;
-    /// Arguments that list the installed packages.
     const LIST_ARGUMENTS: &'static [&'static str];
     /// Whether the list is valid whatever the exit code.
     const LIST_MAY_FAIL: bool = false;
@@ -23,19 +21,16 @@ pub(super) trait LanguageTool: Sync {
     /// Names of the program; the first one that is installed is used.
     fn program_names(&self) -> &'static [&'static str];
 
-    /// Reads the installed packages.
     fn parse_list(resource: &Resource, output: &CommandOutput) -> Result<Vec<PackageState>>;
 
     /// Arguments that query the newest version.
     fn candidate_arguments(resource: &Resource) -> Vec<String>;
 
-    /// Reads the newest version.
     fn parse_candidate(resource: &Resource, output: &CommandOutput) -> Result<Option<String>>;
 
     /// Arguments that install this version, or the newest one.
     fn install_arguments(resource: &Resource, version: Option<&str>) -> Result<Vec<String>>;
 
-    /// Arguments that remove the package.
     fn uninstall_arguments(resource: &Resource) -> Vec<&str>;
 
     /// Makes different spellings of one name equal.

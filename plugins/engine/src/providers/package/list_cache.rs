@@ -13,7 +13,6 @@ use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 /// A list, and the fingerprint of the database when it was read.
 type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
 
-/// Cached lists by tool.
 #[derive(Debug, Default)]
 pub(crate) struct PackageListCache {
     lists: RefCell<BTreeMap<String, CachedPackageList>>,

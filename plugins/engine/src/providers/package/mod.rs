@@ -16,18 +16,14 @@ use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// State of one package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageState {
     /// Name, with `:arch` if it was queried that way.
     pub name: String,
-    /// Whether it is installed.
     pub status: PackageInstallStatus,
-    /// Whether it is held at its version.
     pub held: bool,
 }
 
-/// Installation status of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PackageInstallStatus {
     /// Installed, with its version.
@@ -39,7 +35,6 @@ pub enum PackageInstallStatus {
 }
 
 impl PackageState {
-    /// State of a package that is not present.
     pub fn absent(name: &str) -> Self {
         Self { name: name.to_owned(), status: PackageInstallStatus::Purged, held: false }
     }
@@ -51,7 +46,6 @@ impl PackageState {
 }
 
 impl PackageInstallStatus {
-    /// The version, if it is installed.
     pub fn version(&self) -> Option<&str> {
         match self {
             Self::Installed(version) => Some(version),
@@ -60,7 +54,6 @@ impl PackageInstallStatus {
     }
 }
 
-/// An operation on a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackageOperation<'a> {
     /// Install it, or upgrade it to the newest version.
@@ -71,9 +64,7 @@ pub enum PackageOperation<'a> {
     Remove,
     /// Remove it and its configuration.
     Purge,
-    /// Hold it at its version.
     Hold,
-    /// Release the hold.
     Unhold,
 }
 
@@ -89,17 +80,12 @@ impl<'a> PackageOperation<'a> {
 /// An installed package with a newer version available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutdatedPackage {
-    /// Its name.
     pub name: String,
-    /// Installed version.
     pub installed: String,
-    /// Newest available version.
     pub newest: String,
 }
 
-/// Queries and changes packages.
 pub trait PackageProvider: Sync {
-    /// State of one package.
     fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState>;
 
     /// Newest installable version; `None` if no source offers the package.
@@ -109,7 +95,6 @@ pub trait PackageProvider: Sync {
         resource: &Resource,
     ) -> Result<Option<String>>;
 
-    /// Performs the operation.
     fn run_operation(
         &self,
         cx: &ResourceContext<'_>,
@@ -117,7 +102,6 @@ pub trait PackageProvider: Sync {
         operation: PackageOperation<'_>,
     ) -> Result<()>;
 
-    /// All packages known on the machine.
     fn list_packages(
         &self,
         cx: &ResourceContext<'_>,
@@ -142,6 +126,5 @@ pub trait PackageProvider: Sync {
     }
 }
 
-/// Names of all providers.
 pub const PACKAGE_PROVIDERS: &[&str] =
     &["apt", "dpkg", "dnf", "yum", "zypper", "pip", "pip3", "gem", "npm"];

@@ -10,7 +10,6 @@ use super::{PackageState, tool};
 use crate::error::Result;
 use crate::resource::Resource;
 
-/// The npm provider.
 #[derive(Debug)]
 pub struct NpmPackageProvider;
 

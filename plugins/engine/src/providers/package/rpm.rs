@@ -10,11 +10,9 @@ use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// rpm's database.
 const RPM_DATABASE: &str = "/var/lib/rpm";
 const QUERY_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}}:{0}| %{VERSION} %{RELEASE} %{ARCH}\\n";
 
-/// The rpm-based providers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RpmPackageProvider {
     /// Fedora and Red Hat.

@@ -17,7 +17,6 @@ const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Maximum number of lines of a tool's errors, with their continuations.
 const MAX_ERROR_LINES: usize = 20;
-/// Maximum size of these lines, in bytes.
 const MAX_ERROR_BYTES: usize = 2048;
 /// The line after which dpkg lists the packages that failed.
 const FAILED_PACKAGES_HEADING: &str = "Errors were encountered while processing:";
@@ -56,7 +55,6 @@ pub(super) fn run_query(
     require_success(resource, &argv.join(" "), run_tool(cx, resource, argv)?)
 }
 
-/// The output of a successful call, or its error.
 pub(super) fn require_success(
     resource: &Resource,
     command_line: &str,
@@ -213,7 +211,6 @@ pub(super) fn parse_json<T: DeserializeOwned>(
     })
 }
 
-/// Error for tools that cannot hold packages.
 pub(super) fn hold_unsupported_error(resource: &Resource, tool: &str) -> EngineError {
     EngineError::failed(resource, format!("{tool} cannot hold packages at their version"))
 }

@@ -81,7 +81,6 @@ impl RecordFormat for CrontabFormat {
     }
 }
 
-/// The name in a marker line.
 fn marked_name(line: &str) -> Option<&str> {
     let comment = line.trim_start().strip_prefix('#')?;
     let (_, name) = comment.split_once(NAME_MARKER)?;
@@ -121,7 +120,7 @@ fn is_comment(line: &str) -> bool {
     line.is_empty() || line.starts_with('#')
 }
 
-/// Parses a job line. `*` is stored as no value. Blanks and a carriage return at the end are part of the command that cron runs.
+/// `*` is stored as no value. Blanks and a carriage return at the end are part of the command that cron runs.
 fn parse_job(line: &str) -> Option<ResourceValues> {
     let line = line.trim_start();
     if is_comment(line) || CrontabFormat::is_setting(line) {

@@ -11,14 +11,11 @@ use crate::resource::{ResourceValue, ResourceValues};
 /// One record: its name and its properties, without `ensure`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileRecord {
-    /// Name of the resource.
     pub name: String,
-    /// Properties that are set.
     pub values: ResourceValues,
 }
 
 impl FileRecord {
-    /// One string.
     pub fn get_text(&self, name: &str) -> Option<&str> {
         self.values.get(name).and_then(ResourceValue::as_text)
     }
@@ -55,13 +52,11 @@ pub struct LineGroup {
 }
 
 impl LineGroup {
-    /// One line.
     pub fn single(record: Option<FileRecord>) -> Self {
         Self { count: 1, between: BTreeSet::new(), record }
     }
 }
 
-/// Format of the records in one kind of file.
 pub trait RecordFormat: fmt::Debug + Sync {
     /// Parses a line without its line end.
     fn parse_line(&self, line: &str) -> Option<FileRecord>;
@@ -75,7 +70,6 @@ pub trait RecordFormat: fmt::Debug + Sync {
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord>;
 }
 
-/// A parsed file.
 #[derive(Debug)]
 pub struct ParsedDocument<'f> {
     format: &'f dyn RecordFormat,
@@ -90,11 +84,10 @@ struct DocumentSegment {
     record: Option<FileRecord>,
 }
 
-/// Position of a record in its document.
 pub type RecordPosition = usize;
 
 impl<'f> ParsedDocument<'f> {
-    /// Parses a file. Accepts any bytes; a record with a line that is not UTF-8 is not recognized.
+    /// Accepts any bytes; a record with a line that is not UTF-8 is not recognized.
     pub fn parse(format: &'f dyn RecordFormat, bytes: &[u8]) -> Self {
         let raw: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let texts: Vec<Cow<'_, str>> = raw.iter().map(|line| line_text(line)).collect();
@@ -111,7 +104,6 @@ impl<'f> ParsedDocument<'f> {
         Self { format, segments }
     }
 
-    /// Content of the file.
     pub fn render(&self) -> Vec<u8> {
         self.segments.iter().flat_map(|segment| segment.bytes.iter().copied()).collect()
     }
@@ -122,7 +114,6 @@ impl<'f> ParsedDocument<'f> {
         segments.filter_map(|(at, segment)| Some((at, segment.record.as_ref()?)))
     }
 
-    /// The record at a position.
     pub fn get(&self, at: RecordPosition) -> Option<&FileRecord> {
         self.segments.get(at)?.record.as_ref()
     }
@@ -147,7 +138,7 @@ impl<'f> ParsedDocument<'f> {
         Ok(())
     }
 
-    /// Removes the records at these positions. Other positions stay valid.
+    /// Other positions stay valid.
     pub fn remove(&mut self, positions: &[RecordPosition]) {
         for at in positions {
             if let Some(segment) = self.segments.get_mut(*at) {

@@ -25,7 +25,6 @@ use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{AutoRequire, ResourceContext};
 use crate::schema::{AttributeSchema, TypeSchema};
 
-/// Maximum file size, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// How long a change waits for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,14 +37,10 @@ pub type HeaderFilter = fn(&[u8]) -> &[u8];
 /// Decides whether a record without a name is that of a resource.
 pub type UnnamedRecordMatch = fn(&Resource, &FileRecord) -> bool;
 
-/// A file of records.
 #[derive(Debug)]
 pub struct ParsedFile {
-    /// Schema of the resources.
     pub schema: &'static TypeSchema,
-    /// Record format.
     pub format: &'static dyn RecordFormat,
-    /// Path of the file.
     pub path: PathBuf,
     /// Attributes of a newly created file.
     pub created: FileAttributes,
@@ -144,7 +139,6 @@ impl ParsedFile {
         })
     }
 
-    /// Converts a record to a resource state.
     pub fn record_state(&self, record: &FileRecord) -> ResourceState {
         let path = self.path.to_string_lossy().into_owned();
         let mut values = record.values.clone();
@@ -229,7 +223,7 @@ impl ParsedFile {
     }
 }
 
-/// Properties that a record contains. `ensure` and the file path are not part of it.
+/// Without `ensure` and the file path.
 fn record_properties(schema: &TypeSchema) -> impl Iterator<Item = &'static AttributeSchema> {
     schema.properties().filter(|property| !["ensure", "target", "user"].contains(&property.name))
 }

@@ -10,9 +10,7 @@ use crate::schema::{AttributeKind, TypeSchema};
 /// A type with one record per resource, in the file that the property `target` names.
 #[derive(Debug)]
 pub struct RecordResourceType {
-    /// Schema of the type.
     pub schema: &'static TypeSchema,
-    /// Record format of the file.
     pub format: &'static dyn RecordFormat,
     /// The file of resources without `target`.
     pub default_path: &'static str,

@@ -9,7 +9,6 @@ use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The base provider.
 #[derive(Debug)]
 pub struct BaseServiceProvider;
 

@@ -22,7 +22,6 @@ const KILL_RUNLEVELS: [&str; 3] = ["0", "1", "6"];
 /// The run level whose scripts start before all others.
 const BOOT_RUNLEVEL: &str = "S";
 
-/// The init script provider.
 #[derive(Debug)]
 pub struct InitServiceProvider;
 

@@ -17,12 +17,10 @@ use crate::resource_type::ResourceContext;
 /// Set by an undo, and no attribute of a request: `enable=false` removes a mask, too.
 pub(crate) const UNMASK: &str = "unmask";
 
-/// State of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceState {
     /// `None` if the service exists; otherwise the places that were searched.
     pub missing: Option<String>,
-    /// Whether it is running.
     pub running: bool,
     /// `true`, `false`, `mask`, or the tool's own term for a service that cannot be enabled.
     pub enable: String,
@@ -46,12 +44,9 @@ impl ServiceState {
     }
 }
 
-/// An operation on a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceOperation {
-    /// Start it now.
     Start,
-    /// Stop it now.
     Stop,
     /// Stop it and start it, or only start it if it is not running.
     Restart,
@@ -63,12 +58,9 @@ pub enum ServiceOperation {
     Mask,
 }
 
-/// Queries and changes services.
 pub trait ServiceProvider: fmt::Debug {
-    /// State of one service.
     fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState>;
 
-    /// Performs the operation.
     fn run_operation(
         &self,
         cx: &ResourceContext<'_>,

@@ -20,7 +20,6 @@ use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
 const SERVICES_DIRECTORY: &str = "/var/lib/muster/services";
-/// Maximum size of a state file, in bytes.
 const MAX_STATE_FILE_BYTES: u64 = 64 * 1024;
 /// Maximum number of bytes kept per output stream.
 const MAX_STREAM_BYTES: u64 = 1024 * 1024;
@@ -29,7 +28,6 @@ const STARTUP_WATCH_TIME: Duration = Duration::from_millis(300);
 /// Time between TERM and KILL.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The provider.
 #[derive(Debug)]
 pub struct SupervisedServiceProvider;
 

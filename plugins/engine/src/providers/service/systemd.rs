@@ -8,7 +8,6 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// The kinds of units.
 const UNIT_SUFFIXES: [&str; 11] = [
     ".service",
     ".socket",
@@ -23,7 +22,6 @@ const UNIT_SUFFIXES: [&str; 11] = [
     ".scope",
 ];
 
-/// The systemd provider.
 #[derive(Debug)]
 pub struct SystemdServiceProvider;
 

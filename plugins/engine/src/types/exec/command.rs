@@ -45,7 +45,6 @@ pub(super) fn check_command(resource: &Resource) -> Result<()> {
     resource.check_text("umask", "octal, such as `022`", |text| parse_umask(text).is_some())
 }
 
-/// The main command.
 pub(super) fn main_command(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Command> {
     match resource.get("command") {
         Some(ResourceValue::List(words)) if words.len() > 1 => {
@@ -55,7 +54,6 @@ pub(super) fn main_command(cx: &ResourceContext<'_>, resource: &Resource) -> Res
     }
 }
 
-/// A command line with the resource's settings.
 pub(super) fn command_from_line(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -150,7 +148,6 @@ fn parse_umask(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777 && text.len() <= 5)
 }
 
-/// The absolute path at the start of a command line, if any.
 pub(super) fn leading_path(line: &str) -> Option<&str> {
     let quoted = line.strip_prefix('"').and_then(|rest| Some(rest.split_once('"')?.0));
     let word = quoted.or_else(|| line.split_whitespace().next().filter(|_| line.starts_with('/')));

@@ -74,7 +74,6 @@ static SCHEMA: TypeSchema = TypeSchema {
 /// Interval at which a wait between tries checks the cancel flag.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The resource type.
 #[derive(Debug)]
 pub struct ExecResourceType;
 

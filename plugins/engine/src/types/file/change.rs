@@ -12,7 +12,6 @@ use crate::providers::{bucket, digest, paths};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
-/// A change in progress: its resource and path.
 struct FileChangeContext<'a> {
     cx: &'a ResourceContext<'a>,
     resource: &'a Resource,
@@ -20,12 +19,10 @@ struct FileChangeContext<'a> {
     path: PathBuf,
 }
 
-/// The content that the file will have.
 pub(super) fn desired_content(cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Result<Vec<u8>> {
     FileChangeContext::new(cx, plan)?.desired_content()
 }
 
-/// Applies one change.
 pub(super) fn apply_change(
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
@@ -120,7 +117,6 @@ impl<'a> FileChangeContext<'a> {
         Ok(content)
     }
 
-    /// Content stored in a file bucket under a checksum.
     fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>> {
         let backup = self.resource.get_text("backup");
         let name = backup

@@ -14,7 +14,6 @@ use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{CatalogResources, ResourceContext};
 use crate::schema::RELATION_METAPARAMETERS;
 
-/// Attributes that are not inherited.
 const UNINHERITED_ATTRIBUTES: [&str; 8] = [
     "ensure",
     "recurse",
@@ -26,7 +25,6 @@ const UNINHERITED_ATTRIBUTES: [&str; 8] = [
     "checksum_value",
 ];
 
-/// A generated resource and its origin.
 struct ChildFile {
     resource: Resource,
     /// Kind of the existing entry at its path, if listed.
@@ -35,7 +33,6 @@ struct ChildFile {
     in_source: bool,
 }
 
-/// Whether the resource generates children.
 pub(super) fn is_recursive(resource: &Resource) -> bool {
     matches!(resource.get_text("recurse"), Some("true" | "remote"))
         && resource.get_text("ensure") != Some("absent")

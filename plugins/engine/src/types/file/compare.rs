@@ -17,12 +17,10 @@ pub(super) enum ContentComparison {
     Modified,
     /// By status change time: in sync if not older.
     Changed,
-    /// No comparison.
     Nothing,
 }
 
 impl ContentComparison {
-    /// The comparison selected by the resource.
     pub(super) fn from_resource(resource: &Resource) -> Self {
         match resource.get_text("checksum").unwrap_or("sha256") {
             "mtime" => Self::Modified,
@@ -54,7 +52,7 @@ impl ContentComparison {
         }
     }
 
-    /// Whether the found checksum satisfies the desired one. Times are formatted so that they sort.
+    /// Times are formatted so that they sort.
     pub(super) fn is_satisfied(self, found: &ResourceValue, desired: &ResourceValue) -> bool {
         let later = matches!(self, Self::Modified | Self::Changed) && found >= desired;
         found == desired || later

@@ -10,11 +10,8 @@ use crate::plan::ResourcePlan;
 use crate::resource::ResourceValue;
 use crate::resource_type::ResourceContext;
 
-/// Maximum size of a content that is compared, in bytes.
 const MAX_COMPARED_BYTES: u64 = 1024 * 1024;
-/// Maximum lines of a diff.
 const MAX_DIFF_LINES: usize = 200;
-/// Maximum size of a diff, in bytes.
 const MAX_DIFF_BYTES: usize = 16 * 1024;
 /// Maximum time for a comparison; the result is then correct, but longer than necessary.
 const MAX_COMPARE_TIME: Duration = Duration::from_millis(500);

@@ -28,7 +28,6 @@ use crate::resource_type::{
 use crate::schema::TypeSchema;
 use schema::SCHEMA;
 
-/// The resource type.
 #[derive(Debug)]
 pub struct FileResourceType;
 

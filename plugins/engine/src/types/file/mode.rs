@@ -31,7 +31,6 @@ pub(super) fn resolve_mode(mode: &str, current: u32, directory: bool) -> Option<
     Some((bits.special << 9) | (bits.user << 6) | (bits.group << 3) | bits.other)
 }
 
-/// Whether the mode is symbolic.
 pub(super) fn is_symbolic(mode: &str) -> bool {
     u32::from_str_radix(mode, 8).is_err()
 }

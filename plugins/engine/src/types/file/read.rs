@@ -27,7 +27,6 @@ pub(super) fn resolve_path(cx: &ResourceContext<'_>, resource: &Resource) -> Sys
     Ok(path.to_owned())
 }
 
-/// The current state.
 pub(super) fn read_state(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
     let doing = format_args!("inspecting {}", resource.name);
     let path = resolve_path(cx, resource).during(resource, doing)?;

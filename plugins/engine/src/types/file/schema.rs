@@ -7,7 +7,6 @@ use crate::schema::{TypeSchema, flag_parameter, parameter, property, provider_pa
 const SELINUX_DOC: &str =
     "Accepted but ignored: SELinux contexts are not managed; run `restorecon` in an `exec`.";
 
-/// Values of `checksum`.
 const CHECKSUM_NAMES: &[&str] = &[
     "sha256",
     "sha256lite",
@@ -23,7 +22,6 @@ const CHECKSUM_NAMES: &[&str] = &[
     "none",
 ];
 
-/// The schema.
 pub(super) static SCHEMA: TypeSchema = TypeSchema {
     type_name: "file",
     doc: "A file, a directory or a symbolic link; with `recurse`, also the contents of a directory.",

@@ -19,9 +19,7 @@ const SOURCE_OWNER_KEY: &str = "source: owner";
 const SOURCE_GROUP_KEY: &str = "source: group";
 const SOURCE_MODE_KEY: &str = "source: mode";
 
-/// An existing source.
 pub(super) struct FileSource {
-    /// Its local path.
     pub(super) path: PathBuf,
     /// Its metadata; with `links => follow`, of the link's target.
     pub(super) metadata: FileMetadata,
@@ -118,7 +116,6 @@ pub(super) fn describe_source(
     Ok(())
 }
 
-/// The checksum of the source.
 pub(super) fn source_checksum(state: &ResourceState) -> Option<&ResourceValue> {
     state.get(SOURCE_CHECKSUM_KEY)
 }

@@ -46,7 +46,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// Puppet's predeclared schedules.
 const PREDECLARED_SCHEDULES: [(&str, &str, i64); 6] = [
     ("puppet", "hourly", 2),
     ("hourly", "hourly", 1),
@@ -56,12 +55,10 @@ const PREDECLARED_SCHEDULES: [(&str, &str, i64); 6] = [
     ("never", "never", 1),
 ];
 
-/// The resource type.
 #[derive(Debug)]
 pub struct ScheduleResourceType;
 
 impl ScheduleResourceType {
-    /// The predeclared schedule of that name, as in Puppet.
     pub fn predeclared_schedule(name: &str) -> Option<Resource> {
         let (name, period, repeat) =
             PREDECLARED_SCHEDULES.iter().find(|(known, ..)| *known == name)?;
@@ -95,7 +92,6 @@ impl ResourceType for ScheduleResourceType {
     }
 }
 
-/// Converts the resource's values to a window.
 fn schedule_window(resource: &Resource) -> Result<ScheduleWindow> {
     let expected = "a range of times such as `2 - 4:30`";
     resource.check_items("range", expected, |text| ScheduleTimeRange::parse(text).is_some())?;

@@ -4,7 +4,6 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-/// A schedule as values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleWindow {
     /// Time ranges of the day; empty means all day.
@@ -26,18 +25,13 @@ pub struct ScheduleTimeRange {
     to: Time,
 }
 
-/// Length of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedulePeriod {
-    /// Each hour.
     Hourly,
-    /// Each day.
     Daily,
-    /// Each week.
     Weekly,
     /// Each month, counted as 30 days.
     Monthly,
-    /// Never.
     Never,
 }
 
@@ -51,7 +45,6 @@ const PERIODS: [(SchedulePeriod, &str, i64); 5] = [
 ];
 
 impl SchedulePeriod {
-    /// The period of that name.
     pub(super) fn parse(word: &str) -> Option<Self> {
         PERIODS.iter().find(|(_, name, _)| *name == word).map(|(period, ..)| *period)
     }
@@ -68,7 +61,7 @@ impl ScheduleTimeRange {
         Some(Self { from: parse_time(from)?, to: parse_time(to)? })
     }
 
-    /// Whether the time is in the range; `is_allowed_day` checks the day on which the range began.
+    /// `is_allowed_day` checks the day on which the range began.
     fn contains(
         self,
         now: Timestamp,

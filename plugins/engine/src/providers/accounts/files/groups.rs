@@ -144,7 +144,6 @@ fn set_members(database: &mut AccountDatabase, name: &str, desired: &[String]) {
     }
 }
 
-/// The group of that name, or an error.
 pub(super) fn require_group(database: &AccountDatabase, name: &str) -> Result<GroupAccount> {
     let group = database.find_group(name);
     group.ok_or_else(|| AccountError::Refused(format!("group '{name}' does not exist")))

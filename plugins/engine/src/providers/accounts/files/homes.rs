@@ -11,7 +11,6 @@ use super::super::UserAccount;
 use super::super::defaults::AccountDefaults;
 use crate::providers::paths;
 
-/// Maximum size of a skeleton file, in bytes.
 const MAX_SKEL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum depth of a directory that is copied or changed; protects against mount loops.
 const MAX_HOME_DEPTH: usize = 64;

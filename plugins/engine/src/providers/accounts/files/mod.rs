@@ -25,7 +25,6 @@ use crate::providers::paths;
 const PASSWD_LOCK_FILE: &str = "/etc/.pwd.lock";
 /// Each holder keeps the lock for a few milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_mins(1);
-/// Maximum size of a defaults file, in bytes.
 const MAX_DEFAULTS_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Accounts of a scratch root.

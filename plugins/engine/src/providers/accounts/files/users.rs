@@ -147,7 +147,6 @@ pub(super) fn remove_user(
     Ok(())
 }
 
-/// The user of that name, or an error.
 pub(super) fn require_user(database: &AccountDatabase, name: &str) -> Result<UserAccount> {
     let user = database.find_user(name);
     user.ok_or_else(|| AccountError::Refused(format!("user '{name}' does not exist")))
