@@ -9,7 +9,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Encodes a record as a line. The record must have only what JSON can express.
+/// The record must have only what JSON can express.
 pub fn encode_checked_line(record: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_vec(record).unwrap_or_default();
     let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();

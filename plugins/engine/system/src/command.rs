@@ -21,7 +21,6 @@ pub struct Command {
     pub env: BTreeMap<String, String>,
     /// Working directory as a node path; default `/`.
     pub cwd: Option<PathBuf>,
-    /// File creation mask.
     pub umask: Option<u32>,
     /// Run as this user (numeric) with its groups.
     pub uid: Option<u32>,
@@ -79,7 +78,6 @@ impl Command {
         move |source| SystemError::Start { program: program.to_owned(), source: source.into() }
     }
 
-    /// The program name for messages.
     pub fn program_name(&self) -> &str {
         self.argv.first().map_or("", String::as_str)
     }
@@ -94,17 +92,13 @@ impl fmt::Debug for Command {
     }
 }
 
-/// One of a program's two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutputStream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 
 impl OutputStream {
-    /// The name of the stream.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -120,12 +114,10 @@ type OutputCallback = dyn Fn(OutputStream, &[u8]) + Send + Sync;
 pub struct OutputListener(Arc<OutputCallback>);
 
 impl OutputListener {
-    /// A listener that calls this function with each chunk.
     pub fn new(callback: impl Fn(OutputStream, &[u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(callback))
     }
 
-    /// Passes a chunk to the callback.
     pub(crate) fn handle_output(&self, stream: OutputStream, bytes: &[u8]) {
         (self.0)(stream, bytes);
     }
@@ -137,7 +129,6 @@ impl fmt::Debug for OutputListener {
     }
 }
 
-/// Result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
     /// Exit code; 128 + signal if ended by a signal.
@@ -151,7 +142,6 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Result of a program that prints `stdout` and exits with `code`.
     pub fn new(code: i32, stdout: impl Into<Vec<u8>>) -> Self {
         let stdout = stdout.into();
         Self { code, combined: stdout.clone(), stdout, truncated: false }
@@ -194,7 +184,6 @@ impl CancelFlag {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether the flag is set.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

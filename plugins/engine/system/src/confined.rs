@@ -76,7 +76,7 @@ impl EntryStatus {
 }
 
 impl ConfinedRoot {
-    /// Opens the root directory. Follows links in its path.
+    /// Follows links in its path.
     pub fn open(root: &Path) -> SystemResult<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
@@ -115,7 +115,6 @@ impl ConfinedEntry {
         }
     }
 
-    /// The target of a link.
     pub fn read_link(&self) -> SystemResult<PathBuf> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
         let target = target.map_err(file_error("read link", &self.path))?;
@@ -145,7 +144,7 @@ impl ConfinedEntry {
         Ok(ConfinedFile { file, status, path: self.path.clone(), searchable: self.searchable })
     }
 
-    /// Creates an empty file with this mode. Fails if the entry exists.
+    /// Fails if the entry exists.
     pub fn create_file(&self, mode: u32) -> SystemResult<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = self.open_at(flags).map_err(file_error("create", &self.path))?;
@@ -154,7 +153,7 @@ impl ConfinedEntry {
             .map_err(file_error("create", &self.path))
     }
 
-    /// Creates a directory with this mode. Fails if the entry exists.
+    /// Fails if the entry exists.
     pub fn create_directory(&self, mode: u32) -> SystemResult<()> {
         rustix::fs::mkdirat(&self.directory, self.name(), Mode::RWXU)
             .map_err(file_error("create directory", &self.path))?;
@@ -199,7 +198,6 @@ impl ConfinedEntry {
 }
 
 impl ConfinedFile {
-    /// Status of the open file.
     pub fn status(&self) -> &EntryStatus {
         &self.status
     }
@@ -209,7 +207,7 @@ impl ConfinedFile {
         self.searchable && self.status.metadata.mode & 0o004 != 0
     }
 
-    /// The content; fails if larger than `limit` bytes.
+    /// Fails if larger than `limit` bytes.
     pub fn read_content(&self, limit: u64) -> SystemResult<Vec<u8>> {
         let mut content = Vec::new();
         (&self.file)
@@ -223,7 +221,6 @@ impl ConfinedFile {
         Ok(content)
     }
 
-    /// Sets access and modification time to now.
     pub fn set_times_to_now(&self) -> SystemResult<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };

@@ -4,24 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A result of a call on the machine.
 pub type SystemResult<T> = Result<T, SystemError>;
 
-/// A failed call on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
-    /// A file operation failed.
     #[error("cannot {verb} {}", path.display())]
     File {
         /// The operation, as in `cannot read /etc/passwd`.
         verb: &'static str,
         /// Path on the node.
         path: PathBuf,
-        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A file is larger than the caller's limit.
     #[error("{} has {size} bytes, more than the limit of {limit} for this file", path.display())]
     TooLarge {
         /// Path on the node.
@@ -31,58 +26,38 @@ pub enum SystemError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The path is relative or leaves the root.
     #[error("{} is not an absolute path below the root", path.display())]
-    Path {
-        /// The given path.
-        path: PathBuf,
-    },
+    Path { path: PathBuf },
     /// Another user can change what controls this process.
     #[error(transparent)]
     Unprotected(muster_secret::ProtectedFileError),
-    /// Another process holds the lock.
     #[error("{} is still locked by another process after {} s", path.display(), timeout.as_secs())]
     Locked {
         /// Path of the lock file on the node.
         path: PathBuf,
-        /// The wait time.
         timeout: Duration,
     },
-    /// The program could not be started.
     #[error("cannot start `{program}`")]
     Start {
-        /// The requested program.
         program: String,
-        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// Communication with an interactive program failed.
     #[error("cannot communicate with `{program}`")]
     Communication {
-        /// The requested program.
         program: String,
-        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A process could not be signalled.
     #[error("cannot signal process {pid}")]
     Signal {
-        /// Process id.
         pid: u32,
-        /// The system error.
         #[source]
         source: io::Error,
     },
     /// The program exceeded its timeout; its process group was killed.
     #[error("`{program}` did not end within {} s and was stopped", after.as_secs_f64())]
-    Timeout {
-        /// The requested program.
-        program: String,
-        /// The timeout.
-        after: Duration,
-    },
+    Timeout { program: String, after: Duration },
     /// The view of the machine does not permit the operation; nothing was changed.
     #[error("a plan for a remote caller does not {operation}")]
     NotAllowed {
@@ -93,22 +68,13 @@ pub enum SystemError {
     #[error(
         "`{program}` was not interrupted; it is still running as process {pid}, and its outcome is unknown"
     )]
-    LeftRunning {
-        /// The requested program.
-        program: String,
-        /// Its process id.
-        pid: u32,
-    },
+    LeftRunning { program: String, pid: u32 },
     /// The caller cancelled the request; the process group was killed.
     #[error("`{program}` was stopped because the request was cancelled")]
-    Cancelled {
-        /// The requested program.
-        program: String,
-    },
+    Cancelled { program: String },
 }
 
 impl SystemError {
-    /// Whether the error means that something does not exist.
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::File { source, .. } | Self::Start { source, .. } => {

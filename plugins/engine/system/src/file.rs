@@ -2,12 +2,9 @@
 
 use std::time::SystemTime;
 
-/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileEntryKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link, dangling or not.
     Link,
@@ -22,9 +19,7 @@ pub struct FileMetadata {
     pub kind: FileEntryKind,
     /// Permission bits, without the type: `0o7777` at most.
     pub mode: u32,
-    /// Numeric owner.
     pub uid: u32,
-    /// Numeric group.
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
@@ -43,14 +38,11 @@ pub struct FileMetadata {
 pub struct FileAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Numeric owner.
     pub uid: Option<u32>,
-    /// Numeric group.
     pub gid: Option<u32>,
 }
 
 impl FileAttributes {
-    /// Only the permission bits.
     pub fn with_mode(mode: u32) -> Self {
         Self { mode: Some(mode), ..Self::default() }
     }

@@ -7,8 +7,6 @@
 //! - [`confined::ConfinedRoot`]: file access by descriptor, without following symbolic links.
 //! - [`fake::FakeSystem`]: in-memory files and scripted commands, for tests of types and providers.
 
-#![warn(missing_docs)]
-
 pub mod checked_lines;
 pub mod command;
 pub mod confined;
@@ -39,7 +37,7 @@ pub use process::{ProcessId, ProcessSpool, Signal};
 pub use spool_watch::SpoolWatch;
 pub use state_dir::{FileAppender, StateDir};
 
-/// One machine. All paths are absolute and exclude the `root` prefix.
+/// All paths are absolute and exclude the `root` prefix.
 pub trait System: fmt::Debug + Send + Sync {
     /// The real path of the machine's `/`; `/` for the local machine.
     fn root(&self) -> &Path;
@@ -49,10 +47,10 @@ pub trait System: fmt::Debug + Send + Sync {
         self.root().join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Metadata of a path. Does not follow a symbolic link in the last component; `None` if the path does not exist.
+    /// Does not follow a symbolic link in the last component; `None` if the path does not exist.
     fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>>;
 
-    /// The content of a file. Follows links inside the root. Fails if the file is larger than `limit` bytes.
+    /// Follows links inside the root. Fails if the file is larger than `limit` bytes.
     fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>>;
 
     /// The content of a regular, world-readable file of at most `limit` bytes; `None` for any other file. Does not follow a
@@ -107,7 +105,7 @@ pub trait System: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Creates one directory. The parent must exist.
+    /// The parent must exist.
     fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()>;
 
     /// Creates a symbolic link; atomically replaces an existing link or file of that name.
@@ -168,7 +166,6 @@ pub trait System: fmt::Debug + Send + Sync {
         group: bool,
     ) -> SystemResult<bool>;
 
-    /// The current wall-clock time.
     fn now(&self) -> SystemTime;
 }
 

@@ -4,13 +4,10 @@ use std::path::Path;
 
 use crate::{System, SystemResult};
 
-/// Largest file that is searched, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
-/// User ID and group ID of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PasswdUser {
-    /// User ID.
     pub uid: u32,
     /// ID of the primary group.
     pub gid: u32,

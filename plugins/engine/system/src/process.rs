@@ -13,7 +13,6 @@ pub use nix::sys::signal::Signal;
 /// How long to wait for remaining output after the exit of a program if a descendant (a daemon) keeps its
 /// streams open.
 pub const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often is looked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Blocks this thread for that long. Only for threads of their own: a thread of an asynchronous runtime must not block.
@@ -42,7 +41,6 @@ pub fn wait_until(timeout: Duration, condition: impl Fn() -> bool) -> bool {
 /// Identifies one process permanently: the pid may be reused, but not with the same start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Process id.
     pub pid: u32,
     /// Start time, in clock ticks since boot: field 22 of `/proc/PID/stat`.
     pub started: u64,
@@ -68,7 +66,6 @@ pub fn system_uptime() -> Duration {
 /// node) that only this user may access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessSpool {
-    /// The directory.
     pub directory: PathBuf,
     /// Maximum number of bytes kept per stream; further output is read and dropped.
     pub limit: u64,
@@ -77,7 +74,6 @@ pub struct ProcessSpool {
 impl ProcessSpool {
     /// Standard output, written as it arrives.
     pub const STDOUT: &str = "stdout";
-    /// Standard error.
     pub const STDERR: &str = "stderr";
     /// Exit code as a number, 128 + signal if ended by a signal. Exists, complete, once the program has ended. The streams
     /// are complete once the started process is gone, which also waits for descendants; callers that do not
@@ -116,7 +112,7 @@ pub struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// Parses the text. The name is in parentheses and may itself contain parentheses and blanks.
+    /// The name is in parentheses and may itself contain parentheses and blanks.
     pub fn parse(text: &str) -> Option<Self> {
         let (head, rest) = text.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;

@@ -16,7 +16,6 @@ use crate::LockGuard;
 use crate::error::{SystemError, SystemResult, file_error};
 use crate::real::lock;
 
-/// An open state directory.
 #[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
@@ -41,7 +40,6 @@ impl StateDir {
         Self::open(path)
     }
 
-    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -128,13 +126,12 @@ impl StateDir {
         names.map_err(file_error("list", &path))
     }
 
-    /// Removes a file. A missing file is not an error.
+    /// A missing file is not an error.
     pub fn remove_file(&self, name: &str) -> SystemResult<()> {
         let path = self.path.join(name);
         missing_is_none(fs::remove_file(&path)).map_err(file_error("remove", &path)).map(drop)
     }
 
-    /// Whether the file exists.
     pub fn contains(&self, name: &str) -> bool {
         self.path.join(name).exists()
     }
@@ -149,7 +146,6 @@ impl StateDir {
     }
 }
 
-/// Converts the error of a missing file to `None`.
 fn missing_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -157,7 +153,6 @@ fn missing_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// An append-only file.
 #[derive(Debug)]
 pub struct FileAppender {
     file: File,

@@ -21,7 +21,6 @@ pub struct WritableFile {
 }
 
 impl ConfinedEntry {
-    /// The entry with this name in the same directory.
     pub fn sibling(&self, name: &str) -> SystemResult<Self> {
         let path = self.path.with_file_name(name);
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {

@@ -23,7 +23,7 @@ use crate::{
 use interactive::{FakeInteractiveProcess, FakeLineHandler};
 use tree::{FakeFileTree, FakeNodeContent};
 
-/// An in-memory machine. Clones share the same state.
+/// Clones share the same state.
 #[derive(Clone)]
 pub struct FakeSystem {
     root: PathBuf,
@@ -147,7 +147,6 @@ impl FakeSystem {
         self.lock_state().signals.clone()
     }
 
-    /// Sets the clock.
     pub fn set_now(&self, now: SystemTime) {
         self.lock_state().now = now;
     }
@@ -157,7 +156,6 @@ impl FakeSystem {
         self.lock_state().faults.insert((PathBuf::from(path), verb.to_owned()));
     }
 
-    /// Removes all injected failures.
     pub fn clear_failures(&self) {
         self.lock_state().faults.clear();
     }

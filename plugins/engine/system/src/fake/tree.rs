@@ -10,7 +10,6 @@ use nix::errno::Errno;
 use crate::path::resolve_path;
 use crate::{FileAttributes, FileEntryKind, FileMetadata, SystemResult};
 
-/// Content of a node.
 #[derive(Debug, Clone)]
 pub(super) enum FakeNodeContent {
     File(Vec<u8>),
@@ -51,7 +50,6 @@ impl FakeFileTree {
         Self { nodes: BTreeMap::from([(PathBuf::from("/"), root)]), last_inode: 0 }
     }
 
-    /// The path without links.
     pub(super) fn resolve_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         resolve_path(path, follow, &|link| {
             Ok(match self.nodes.get(link).map(|node| &node.content) {

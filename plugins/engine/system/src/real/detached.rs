@@ -61,7 +61,6 @@ const SPOOL_FILES: [&str; 7] = [
     "err.pipe",
 ];
 
-/// Starts the program.
 #[expect(clippy::disallowed_types, reason = "this module starts processes that outlive the daemon")]
 pub(super) fn start_detached(
     prepared: &PreparedProcess,

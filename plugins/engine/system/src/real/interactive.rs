@@ -17,12 +17,10 @@ use crate::interactive::InteractiveProcess;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
 use crate::{Command, SystemError, SystemResult};
 
-/// Number of bytes kept of standard error.
 const MAX_STDERR_TAIL_BYTES: usize = 4096;
 
 type LineResult = io::Result<String>;
 
-/// A running interactive program.
 pub(super) struct RealInteractiveProcess {
     program: String,
     child: Child,
@@ -32,7 +30,6 @@ pub(super) struct RealInteractiveProcess {
     stderr: StderrTail,
 }
 
-/// Standard error of the program.
 struct StderrTail {
     tail: Arc<Mutex<Vec<u8>>>,
     /// Never receives a value; disconnects when standard error is closed.
@@ -45,7 +42,7 @@ impl fmt::Debug for RealInteractiveProcess {
     }
 }
 
-/// Starts the program. Timeout and cancellation of `command` do not apply; its output limit applies to each line.
+/// Timeout and cancellation of `command` do not apply; its output limit applies to each line.
 pub(super) fn start_process(
     prepared: &PreparedProcess,
     command: &Command,

@@ -19,7 +19,6 @@ use crate::LockGuard;
 /// Interval between attempts; the kernel has no lock call with a timeout.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A held lock.
 #[derive(Debug)]
 pub(crate) struct FileLock {
     file: File,

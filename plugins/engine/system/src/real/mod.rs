@@ -33,7 +33,6 @@ use replace::{
     temporary_builder,
 };
 
-/// Default mode of a new directory.
 const DEFAULT_DIR_MODE: u32 = 0o755;
 
 /// A machine whose `/` is the directory `root`.

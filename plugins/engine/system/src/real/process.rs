@@ -27,10 +27,8 @@ use crate::{Command, CommandOutput, SystemError, SystemResult};
 const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// Maximum total wait for remaining output, if a descendant keeps writing.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
-/// Poll interval for the cancel flag.
 pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A process ready for exec.
 #[derive(Debug)]
 pub(super) struct PreparedProcess {
     /// Program as a host path, and its arguments.
@@ -50,14 +48,13 @@ enum ProcessEvent {
     LeaderEnded,
 }
 
-/// Why a group is being terminated.
 #[derive(Clone, Copy)]
 enum TerminationReason {
     Timeout(Duration),
     Cancelled,
 }
 
-/// Runs the process. `command` is the original command: input, limits, name in errors.
+/// `command` is the original command: input, limits, name in errors.
 pub(super) fn run_process(
     prepared: &PreparedProcess,
     command: &Command,

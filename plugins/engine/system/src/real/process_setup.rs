@@ -72,7 +72,6 @@ shift 2
 exec "$@"
 "#;
 
-/// Builds the process.
 pub(super) fn prepare_process(
     system: &RealSystem,
     command: &Command,
@@ -147,7 +146,6 @@ pub(super) fn check_wrapper_failure(
     Ok(output)
 }
 
-/// The user to run as.
 struct CommandIdentity {
     uid: u32,
     gid: u32,
@@ -259,7 +257,6 @@ fn become_user(identity: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
     [to_strings(&[SETPRIV, &uid, &gid, groups, "--"]), argv].concat()
 }
 
-/// Wraps the command to run inside the scratch root.
 fn wrap_in_root(
     system: &RealSystem,
     cwd: &Path,

@@ -9,7 +9,6 @@ use super::metadata::absent_is_none;
 use super::xattrs;
 use crate::FileAttributes;
 
-/// Default mode of a new file.
 const DEFAULT_FILE_MODE: u32 = 0o644;
 
 /// When written data must survive a power failure.
