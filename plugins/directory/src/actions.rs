@@ -28,13 +28,11 @@ use crate::query::RecordFilter;
 use crate::selection::{parse_fields, parse_filter, parse_path, unknown_node};
 use crate::state::{DirectoryHandle, ForgottenNode};
 
-/// Most values in an answer of `facets`.
 const MAX_FACETS: usize = 1000;
 /// Bytes of each of them besides the value itself.
 const FACET_BYTES: usize = 40;
 /// Longest time that `show` waits until the index has a record that the bucket has.
 const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
-/// Longest time that `changes` waits.
 const MAX_CHANGES_WAIT: Duration = Duration::from_secs(20);
 
 /// The section `[plugins.directory]`.
@@ -51,7 +49,6 @@ pub struct DirectoryOptions {
     pub(crate) grace_seconds: u32,
     /// Memory that all records may take, in MiB; beyond it only small ones are taken.
     pub memory_mib: u32,
-    /// The HTTP API.
     pub http: DirectoryHttpOptions,
 }
 
@@ -98,7 +95,6 @@ impl NodePlugin for DirectoryPlugin {
     }
 }
 
-/// Builds the agent of an instance.
 pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
     Agent::builtin("directory")?
         .blocking_action("find", handle, |handle, _, input| find(handle, &input, Instant::now()))
@@ -353,7 +349,7 @@ fn parse_name(text: &str) -> Result<Identity, ActionError> {
     Identity::parse(text).map_err(|error| ActionError::invalid_input(format!("node: {error}")))
 }
 
-/// Parses a cursor of this instance. A cursor of another instance counts other changes.
+/// A cursor of another instance counts other changes.
 fn parse_cursor(text: &str, instance: Uuid) -> Option<u64> {
     let (made_by, number) = text.split_once('.')?;
     (made_by == instance.to_string()).then(|| number.parse().ok())?

@@ -23,9 +23,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// A report to a node about a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BarrierReport {
-    /// The node and its condition.
     pub(crate) waiting: WaitingNode,
-    /// What is reported to it.
     pub(crate) verdict: BarrierVerdict,
 }
 

@@ -17,7 +17,6 @@ use crate::barrier_schedule::{BarrierReport, BarrierSchedule};
 use crate::barriers::{BarrierVerdict, WaitingNode};
 use crate::state::DirectoryHandle;
 
-/// The agent of the nodes that wait.
 const AGAIN_AGENT: &str = "again";
 /// Shortest time between two evaluations.
 const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,10 +26,8 @@ const MAX_EVALUATION_INTERVAL: Duration = Duration::from_secs(5);
 const EVALUATION_TIME: Duration = Duration::from_millis(250);
 /// Most reports that wait for their replies. The others follow.
 const MAX_REPORTS: usize = 64;
-/// Time limit of a report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Creates the client for a collective.
 type CreateClient = Box<dyn Fn(SubjectName) -> Client + Send + Sync>;
 
 /// Evaluates the conditions of all nodes, and sends what it finds.
@@ -50,13 +47,12 @@ impl std::fmt::Debug for BarrierService {
 }
 
 impl BarrierService {
-    /// A service of this instance. Clients sign as the service.
+    /// Clients sign as the service.
     pub fn new(handle: DirectoryHandle, create_client: CreateClient) -> Self {
         let (clients, schedule) = (HashMap::new(), BarrierSchedule::default());
         Self { handle, create_client, clients, schedule, cursor: None }
     }
 
-    /// Runs until it is stopped.
     pub async fn run_until_stopped(self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}

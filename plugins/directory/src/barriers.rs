@@ -21,22 +21,18 @@ use crate::state::DirectoryState;
 /// A condition, and the node that waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WaitingNode {
-    /// The node.
     pub(crate) node: Identity,
     /// The collectives of the node, the main one first.
     pub(crate) collectives: Arc<[String]>,
-    /// The condition.
     pub(crate) barrier: NodeBarrier,
 }
 
-/// Whether a condition holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum BarrierVerdict {
     /// Each other node that matches has finished a run.
     Holds,
     /// Some have not.
     Missing {
-        /// How many.
         count: u64,
         /// Names of those whose last run ended first, up to a bound.
         names: Vec<String>,

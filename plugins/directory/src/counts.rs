@@ -8,7 +8,6 @@ use crate::liveness::Presence;
 use crate::selection::DEFAULT_STALE_SECONDS;
 use crate::state::DirectoryHandle;
 
-/// The numbers of one instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirectoryCounts {
     /// Nodes with a record.
@@ -34,7 +33,6 @@ pub struct DirectoryCounts {
 }
 
 impl DirectoryHandle {
-    /// The numbers at this time.
     pub fn counts(&self, now: Instant) -> DirectoryCounts {
         let state = self.read();
         let freshness = state.freshness(now);

@@ -53,7 +53,6 @@ struct ValueEntry {
 }
 
 impl FactValues {
-    /// Adds the facts of a node.
     pub(crate) fn insert(&mut self, node: u32, facts: &NodeFacts) -> StoredFacts {
         let mut stored: Vec<StoredFact> = facts
             .iter()
@@ -158,7 +157,6 @@ impl FactValues {
         self.values.len() - self.free.len()
     }
 
-    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -8,8 +8,6 @@
 //! [`muster_filter`], decide. [`LastRuns`] decides whether the nodes that one waits for have run. I/O: [`DirectoryService`] follows the broker, [`BarrierService`]
 //! reports to nodes that wait. The agent `directory` answers callers.
 
-#![warn(missing_docs)]
-
 mod actions;
 mod barrier_schedule;
 mod barrier_service;

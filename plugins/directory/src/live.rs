@@ -12,10 +12,8 @@ use crate::query::{QueryError, find_nodes};
 use crate::state::DirectoryHandle;
 use crate::value_path::ValuePath;
 
-/// A node that matches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectedNode {
-    /// Its name.
     pub identity: Identity,
     /// Whether it has sent no heartbeat for two intervals.
     pub is_missing: bool,

@@ -14,7 +14,6 @@ use uuid::Uuid;
 /// Time that a heartbeat may be late, by default, in seconds.
 pub(crate) const DEFAULT_GRACE_SECONDS: u32 = 30;
 
-/// Whether a node is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// Seen within two intervals and the grace period.
@@ -26,7 +25,6 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// The word in outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Present => "present",
@@ -36,7 +34,6 @@ impl Presence {
     }
 }
 
-/// When a node was last seen.
 #[derive(Debug, Clone)]
 pub struct NodeLiveness {
     last_seen: Option<Instant>,
@@ -58,7 +55,6 @@ struct DaemonRuns {
     interleaved: Option<Instant>,
 }
 
-/// One run of a daemon.
 #[derive(Debug, Clone, Copy)]
 struct DaemonRun {
     boot: Uuid,
@@ -124,12 +120,10 @@ impl NodeLiveness {
         self.interval.saturating_mul(CLONE_HEARTBEATS)
     }
 
-    /// Changes the interval.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
     }
 
-    /// When the node was last seen, by this instance.
     pub fn last_seen(&self) -> Option<Instant> {
         self.last_seen
     }

@@ -81,7 +81,6 @@ pub(crate) fn content_bytes(content: &NodeContent) -> usize {
     node + 4 * list_bytes(&[]) + names + versions + facts.map(fact).sum::<usize>()
 }
 
-/// The memory that the index may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryLimit(usize);
 
@@ -109,7 +108,6 @@ impl MemoryLimit {
         Self((mib as usize).saturating_mul(MIB))
     }
 
-    /// Whether this number of bytes is within the limit.
     pub(crate) fn permits(self, bytes: usize) -> bool {
         bytes <= self.0
     }

@@ -44,7 +44,6 @@ impl NameIndex {
         self.nodes.contains_key(name)
     }
 
-    /// The nodes that have one of these names.
     pub(crate) fn nodes_with_any(&self, names: &[String]) -> RoaringBitmap {
         let mut found = RoaringBitmap::new();
         names.iter().filter_map(|name| self.nodes.get(name)).for_each(|nodes| found |= nodes);

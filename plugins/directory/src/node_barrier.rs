@@ -9,7 +9,6 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Longest filter that is evaluated, in bytes.
 const MAX_FILTER_BYTES: usize = 4096;
 
 /// A condition that a node waits for.
@@ -23,7 +22,7 @@ pub(crate) struct NodeBarrier {
     pub(crate) after: Millis,
 }
 
-/// The conditions in the state of a node. What cannot be read is left out.
+/// What cannot be read is left out.
 pub(crate) fn read_barriers(state: Option<&NodeFacts>) -> Vec<NodeBarrier> {
     let rows = state.and_then(|state| state.get("again")?.get("barriers")?.as_array());
     let rows = rows.into_iter().flatten().take(MAX_WAITING_BARRIERS);

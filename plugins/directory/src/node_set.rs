@@ -50,7 +50,6 @@ impl NodeSet {
         BITMAP_BYTES + nodes.saturating_mul(BITMAP_NODE_BYTES)
     }
 
-    /// Adds these nodes to a set.
     pub(crate) fn add_to(&self, all: &mut RoaringBitmap) {
         match self {
             Self::Empty => {}
@@ -61,7 +60,6 @@ impl NodeSet {
         }
     }
 
-    /// Removes these nodes from a set.
     pub(crate) fn remove_from(&self, all: &mut RoaringBitmap) {
         match self {
             Self::Empty => {}
@@ -72,7 +70,6 @@ impl NodeSet {
         }
     }
 
-    /// How many of these nodes are in the other set.
     pub(crate) fn intersection_len(&self, other: &RoaringBitmap) -> u64 {
         match self {
             Self::Empty => 0,

@@ -22,38 +22,30 @@ use crate::value_path::ValuePath;
 
 mod bounded_store;
 
-/// What the directory knows of one node.
 #[derive(Debug)]
 pub struct StoredNode {
-    /// The name.
     pub identity: Identity,
     /// Version of the daemon.
     pub version: Arc<str>,
     /// Classes, lower-case.
     pub classes: Arc<[String]>,
-    /// Whether the node knows its classes.
     pub classes_known: bool,
-    /// Names of agents.
     pub agents: Arc<[String]>,
     /// Versions of agents, in the order of their names.
     pub agent_versions: Arc<[String]>,
     /// Collectives, the main one first.
     pub collectives: Arc<[String]>,
-    /// Whether the node knows the state of its subsystems.
     pub state_known: bool,
-    /// Digest of the record.
     pub digest: Box<str>,
     /// When the node made the record, by its clock.
     pub record_time: Millis,
     /// The record's revision in the bucket.
     pub revision: u64,
-    /// When it was last seen.
     pub liveness: NodeLiveness,
     /// The user who signed the record, to drop it when that user is revoked. Shared with the cache of verified tokens.
     pub sender: Option<Arc<VerifiedUser>>,
     /// When its last run of Puppet ended, by its clock; 0 if it never ran.
     pub(crate) run_end: Millis,
-    /// The conditions on other nodes that it waits for.
     pub(crate) barriers: Box<[NodeBarrier]>,
     number: u32,
     facts: StoredFacts,
@@ -73,15 +65,12 @@ impl WantedValues {
     }
 }
 
-/// Why a record is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StaleRecord {
-    /// It is older than the one that is known.
     #[error("it is older than the known one")]
     Older,
 }
 
-/// The index of all nodes.
 #[derive(Debug, Default)]
 pub struct NodeTable {
     nodes: Vec<Option<StoredNode>>,
@@ -168,12 +157,10 @@ impl NodeTable {
         Ok(())
     }
 
-    /// Forgets a node.
     pub fn remove(&mut self, name: &Identity) -> bool {
         self.take(name).is_some()
     }
 
-    /// The node with this name.
     pub fn get(&self, name: &Identity) -> Option<&StoredNode> {
         self.by_number(*self.by_name.get(name)?)
     }
@@ -200,27 +187,22 @@ impl NodeTable {
         self.node_bytes + facts + self.lists.memory_bytes() + names.iter().sum::<usize>()
     }
 
-    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// The facts of all nodes.
     pub fn fact_values(&self) -> &FactValues {
         &self.facts
     }
 
-    /// All facts of a node.
     pub fn facts_of(&self, node: &StoredNode) -> NodeFacts {
         self.facts.facts_of(&node.facts, &ReferencedFacts::All)
     }
 
-    /// The state of a node's subsystems.
     pub fn state_of(&self, node: &StoredNode) -> NodeFacts {
         self.states.facts_of(&node.state, &ReferencedFacts::All)
     }

@@ -11,7 +11,6 @@ pub type FoundNodes<'a> = Vec<&'a StoredNode>;
 /// Why a filter cannot be answered from records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// The filter reads a data source, which only the node has.
     #[error("the filter reads the data source `{0}`, which only nodes can evaluate")]
     NeedsNodes(String),
 }
@@ -33,7 +32,6 @@ impl<'f> RecordFilter<'f> {
         }
     }
 
-    /// Whether a node matches.
     pub(crate) fn matches(&self, table: &NodeTable, node: &StoredNode) -> bool {
         self.filter.is_empty()
             || table.with_view(node, &self.wanted, |view| {

@@ -19,7 +19,6 @@ const MIN_SHARE_SIZE: usize = 32;
 pub struct DirectoryContext {
     /// Returns the newest account token that this host has.
     pub trust: Box<dyn Fn() -> Arc<AccountTrust> + Send + Sync>,
-    /// Returns the time.
     pub clock: fn() -> Millis,
 }
 
@@ -29,18 +28,15 @@ impl std::fmt::Debug for DirectoryContext {
     }
 }
 
-/// Why a record is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordRefusal {
     /// Its signature, sender or form.
     #[error(transparent)]
     Message(#[from] MessageRefusal),
-    /// Its time.
     #[error(transparent)]
     Stale(#[from] crate::node_table::StaleRecord),
 }
 
-/// An entry of the bucket with the result of opening it.
 pub(crate) struct OpenedEntry {
     pub(crate) node: Identity,
     pub(crate) revision: u64,
@@ -68,12 +64,10 @@ impl RecordOpener {
         Self { context, tokens: TokenCache::default() }
     }
 
-    /// The account token in force.
     pub(crate) fn trust(&self) -> Arc<AccountTrust> {
         (self.context.trust)()
     }
 
-    /// The time.
     pub(crate) fn now(&self) -> Millis {
         (self.context.clock)()
     }

@@ -24,7 +24,6 @@ pub(crate) const DEFAULT_STALE_SECONDS: u64 = 3600;
 /// The problem of a node under whose name two daemons run.
 const CLONED_PROBLEM: &str =
     "two daemons with this name and key are running, as on a machine and its copy";
-/// Most fields of each node.
 const MAX_FIELDS: usize = 32;
 
 impl DirectoryState {

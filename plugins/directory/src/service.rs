@@ -43,7 +43,6 @@ const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
 pub struct DirectoryService {
     handle: DirectoryHandle,
     bus: Bus,
-    /// Records of nodes.
     records: Bucket,
     /// Notes of forgotten nodes.
     notes: Bucket,
@@ -71,7 +70,7 @@ impl DirectoryService {
         Self { handle, bus, records, notes, signer, opener: Arc::new(RecordOpener::new(context)) }
     }
 
-    /// Runs until it is stopped. While the broker is away, the index stays as it is, and answers say so.
+    /// While the broker is away, the index stays as it is, and answers say so.
     pub async fn run_until_stopped(self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -357,7 +356,7 @@ impl DirectoryService {
         }
     }
 
-    /// Publishes an event about a node. A failure is logged: the state of the node is in the index anyway.
+    /// A failure is logged: the state of the node is in the index anyway.
     async fn publish_event(&self, node: &Identity, kind: &'static str, text: String) {
         let data = Map::from_iter([("node".to_owned(), json!(node))]);
         let event = NewEvent { kind, text, data, time: self.opener.now() };

@@ -32,7 +32,7 @@ pub(crate) fn buffered_entries(
     Ok(entries)
 }
 
-/// The next heartbeat. The subscription ends with the connection, and then nothing comes.
+/// The subscription ends with the connection, and then nothing comes.
 pub(crate) async fn next_heartbeat(heartbeats: &mut BusSubscription) -> BusMessage {
     match heartbeats.next().await {
         Some(message) => message,

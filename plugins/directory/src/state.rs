@@ -39,7 +39,6 @@ struct HandleInner {
     last_change: watch::Sender<u64>,
 }
 
-/// The state of one instance.
 #[derive(Debug)]
 pub(crate) struct DirectoryState {
     pub(crate) table: NodeTable,
@@ -184,7 +183,6 @@ impl DirectoryState {
         self.last_change
     }
 
-    /// The number of the last change.
     pub(crate) fn last_change(&self) -> u64 {
         self.last_change
     }

@@ -8,17 +8,13 @@ use serde_json::Value;
 /// What begins the paths of states. A fact with the name `state` is reached as `"state".x`.
 const STATE_PREFIX: &str = "state.";
 
-/// A path to a value of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValuePath {
-    /// Of a fact.
     Fact(FactPath),
-    /// Of the state of a subsystem.
     State(FactPath),
 }
 
 impl ValuePath {
-    /// Parses a path.
     pub fn parse(text: &str) -> Result<Self, FactPathError> {
         match text.strip_prefix(STATE_PREFIX) {
             Some(rest) => FactPath::parse(rest).map(Self::State),
@@ -42,7 +38,6 @@ impl ValuePath {
         }
     }
 
-    /// The value at the path.
     pub(crate) fn find<'a>(&self, facts: &'a NodeFacts, state: &'a NodeFacts) -> Option<&'a Value> {
         match self {
             Self::Fact(path) => facts.get_path(path),

@@ -22,7 +22,6 @@ use super::watch::{self, WatchSource};
 use crate::actions::{self, FacetsInput};
 use crate::state::DirectoryHandle;
 
-/// The media type of pages.
 const JSON: &str = "application/json";
 /// Connections of clients that may read: those on the socket, and those with a token.
 const MAX_ADMITTED_CONNECTIONS: usize = 256;
@@ -72,7 +71,6 @@ pub(super) struct DirectoryApi {
     metrics: Arc<DirectoryHttpMetrics>,
 }
 
-/// The handler of one connection.
 #[derive(Debug)]
 pub(super) struct ApiConnection {
     api: DirectoryApi,

@@ -11,10 +11,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::options::DirectoryHttpError;
 
-/// Maximum size of the file of the key.
 const MAX_KEY_BYTES: u64 = 64 * 1024;
 
-/// A certificate chain and its key.
 pub(super) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -28,7 +26,6 @@ struct KnownCertificate {
 }
 
 impl CertificateFiles {
-    /// Reads the files.
     pub(super) fn load(certificate: &Path, key: &Path) -> Result<Self, DirectoryHttpError> {
         let versions = [FileStamp::read(certificate), FileStamp::read(key)];
         let acceptor = read_acceptor(certificate, key)?;
@@ -58,7 +55,6 @@ impl CertificateFiles {
     }
 }
 
-/// Reads a certificate chain and its key.
 fn read_acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, DirectoryHttpError> {
     let failed = |error: &dyn std::fmt::Display| DirectoryHttpError::Certificate {
         path: certificate.to_owned(),

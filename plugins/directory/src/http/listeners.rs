@@ -18,9 +18,7 @@ use super::options::SocketOptions;
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Connections of clients that have not presented a token yet; a further one closes the oldest.
 const MAX_WAITING_CONNECTIONS: usize = 64;
-/// Time for the handshake of TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limits of each connection.
 const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 16 * 1024,
     head_timeout: Duration::from_secs(5),

@@ -29,14 +29,12 @@ use certificate::CertificateFiles;
 use options::SocketOptions;
 use tokens::TokenFile;
 
-/// The API, as it is configured.
 pub struct DirectoryHttp {
     socket: Option<SocketOptions>,
     tls: Option<TlsEndpoint>,
     metrics: Arc<DirectoryHttpMetrics>,
 }
 
-/// What serves with TLS.
 struct TlsEndpoint {
     address: std::net::SocketAddr,
     certificate: CertificateFiles,
@@ -68,12 +66,11 @@ impl DirectoryHttp {
         Ok(Self { socket, tls, metrics: Arc::default() })
     }
 
-    /// What the API answers, for monitoring.
     pub fn metrics(&self) -> Arc<DirectoryHttpMetrics> {
         Arc::clone(&self.metrics)
     }
 
-    /// Serves until it is stopped. An address that cannot be bound disables only itself: the error is logged, and binding is tried again.
+    /// An address that cannot be bound disables only itself: the error is logged, and binding is tried again.
     pub async fn run_until_stopped(self, handle: DirectoryHandle, stop: CancellationToken) {
         let limits = ApiLimits::default();
         let api_for = |tokens| {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::targets::TargetGroup;
 use super::watch::WatchChange;
 
-/// The version of the API. A change that clients can notice makes another path.
+/// A change that clients can notice makes another path.
 const API_VERSION: &str = "1";
 
 /// The document, which is also at `/v1/openapi.json`.
@@ -61,7 +61,6 @@ pub fn openapi_document() -> Value {
     })
 }
 
-/// A parameter: its name, type, and meaning.
 struct Parameter {
     name: &'static str,
     place: &'static str,

@@ -27,22 +27,18 @@ pub struct DirectoryHttpOptions {
 /// Why the section is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryHttpError {
-    /// A key that `listen` needs is missing.
     #[error(
         "[plugins.directory.http]: `listen` is set, but `{0}` is not; the API is served with TLS and tokens only, or on a `socket`"
     )]
     Missing(&'static str),
-    /// A key has no effect.
     #[error(
         "[plugins.directory.http]: `{key}` is set, but `{needs}` is not; set `{needs}`, or remove `{key}`"
     )]
     WithoutEffect {
-        /// The key.
         key: &'static str,
         /// The key that it belongs to.
         needs: &'static str,
     },
-    /// There is no such group.
     #[error(
         "[plugins.directory.http]: `socket_group` is `{0}`, but this machine has no such group; create it, or name another one"
     )]
@@ -50,33 +46,22 @@ pub enum DirectoryHttpError {
     /// The key or the tokens may be read by others, or cannot be read.
     #[error("[plugins.directory.http]: `{key}`")]
     Secret {
-        /// The key.
         key: &'static str,
-        /// The cause.
         #[source]
         source: muster_secret::SecretFileError,
     },
-    /// The certificate, or its key, cannot be used.
     #[error("[plugins.directory.http]: the certificate in {} cannot be used: {reason}", path.display())]
-    Certificate {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A line of the file of tokens.
+    Certificate { path: PathBuf, reason: String },
     #[error(transparent)]
     Tokens(#[from] super::tokens::TokenFileError),
 }
 
-/// A socket to serve on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SocketOptions {
     pub(super) path: PathBuf,
     pub(super) group: Option<nix::unistd::Gid>,
 }
 
-/// What serving with TLS needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TlsOptions<'a> {
     pub(super) address: SocketAddr,
@@ -86,7 +71,6 @@ pub(super) struct TlsOptions<'a> {
 }
 
 impl DirectoryHttpOptions {
-    /// The socket, if there is one.
     pub(super) fn socket(&self) -> Result<Option<SocketOptions>, DirectoryHttpError> {
         let Some(path) = &self.socket else {
             return match &self.socket_group {

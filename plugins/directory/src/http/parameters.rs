@@ -8,10 +8,9 @@ use super::targets::FactLabel;
 
 /// Most nodes on a page of the API, unless fewer are requested.
 const DEFAULT_PAGE_NODES: usize = 1000;
-/// Most labels of a target.
 const MAX_LABELS: usize = 32;
 
-/// The parameters of all pages. Which ones a page accepts is decided when they are read.
+/// Which ones a page accepts is decided when they are read.
 #[derive(Debug, Default)]
 pub(super) struct ApiParameters {
     pub(super) query: DirectoryQueryInput,
@@ -23,7 +22,7 @@ pub(super) struct ApiParameters {
 }
 
 impl ApiParameters {
-    /// Reads the parameters that a page accepts. The error is for the client.
+    /// The error is for the client.
     pub(super) fn read(request: &HttpRequest, accepted: &[&str]) -> Result<Self, String> {
         let pairs = request
             .parameters()

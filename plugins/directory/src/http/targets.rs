@@ -5,7 +5,6 @@ use muster_filter::state::FactPath;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A label with the value of a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FactLabel {
     name: String,

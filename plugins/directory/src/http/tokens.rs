@@ -9,12 +9,9 @@ use muster_secret::{SecretFileError, SecretOwner, read_secret};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 
-/// Maximum size of the file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
-/// Bytes of a hash.
 const HASH_BYTES: usize = 32;
 
-/// Why the file of tokens cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     /// It cannot be read, or others can read it.
@@ -23,22 +20,18 @@ pub enum TokenFileError {
     /// A line has the hash of an empty token, as a command prints it whose variable is not set.
     #[error("{}, line {line}: this is the SHA-256 of an empty text; hash the token, such as with `printf %s TOKEN | sha256sum`", path.display())]
     EmptyToken {
-        /// The file.
         path: PathBuf,
         /// The number of the line, from 1.
         line: usize,
     },
-    /// A line is not a name and a hash.
     #[error("{}, line {line}: expected a name and the SHA-256 of a token in hexadecimal, such as `prometheus 9f86d0...`; `printf %s TOKEN | sha256sum` prints it", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// The number of the line, from 1.
         line: usize,
     },
 }
 
-/// The tokens of a file.
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
@@ -57,14 +50,13 @@ enum InvalidLine {
 struct Tokens(Vec<(String, [u8; HASH_BYTES])>);
 
 impl TokenFile {
-    /// Reads the file.
     pub(super) fn load(path: &Path) -> Result<Self, TokenFileError> {
         let version = FileStamp::read(path);
         let tokens = Tokens::read(path)?;
         Ok(Self { path: path.to_owned(), known: Mutex::new((version, tokens)) })
     }
 
-    /// The name of this token. While the file cannot be read, there are no tokens.
+    /// While the file cannot be read, there are no tokens.
     pub(super) fn name_of(&self, token: &str) -> Option<String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = FileStamp::read(&self.path);
@@ -91,7 +83,6 @@ impl Tokens {
         })
     }
 
-    /// Parses lines of names and hashes.
     fn parse(text: &str) -> Result<Self, InvalidLine> {
         let empty: [u8; HASH_BYTES] = Sha256::digest(b"").into();
         let lines = text.lines().enumerate();

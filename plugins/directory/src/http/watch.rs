@@ -61,7 +61,6 @@ impl WatchSource {
     }
 }
 
-/// Checks the query and starts the stream.
 pub(super) async fn start_watch(
     source: WatchSource,
     request: &HttpRequest,
@@ -152,7 +151,7 @@ async fn send(sender: &mpsc::Sender<String>, text: String) -> Result<(), WatchEn
     sender.send_timeout(text, SEND_TIMEOUT).await.map_err(|_| WatchEnded)
 }
 
-/// An event. JSON has no line feeds, so its data are one line.
+/// JSON has no line feeds, so its data are one line.
 fn event(name: &str, id: Option<&str>, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).unwrap_or_default();
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
