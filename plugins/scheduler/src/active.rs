@@ -45,7 +45,6 @@ pub(crate) struct ActiveSchedule {
     rebalanced: Option<Millis>,
     /// Whether the directory was ready once.
     selected_once: bool,
-    /// Nodes that were reported as overdue.
     overdue: BTreeSet<Identity>,
     in_flight: BTreeSet<Identity>,
     /// When the previous leader sent the requests whose results it did not store.
@@ -339,7 +338,6 @@ impl ActiveSchedule {
         keys.iter().map(|key| (key.clone(), value(key))).collect()
     }
 
-    /// The value of this key was written.
     pub(crate) fn mark_stored(&mut self, key: &StoreKey) {
         self.dirty.remove(key);
     }

@@ -20,18 +20,15 @@ use crate::store::{StoreKey, StoredState};
 /// How long a change waits until this instance has seen it in the bucket.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the current trust in the account.
 pub type TrustSource = Box<dyn Fn() -> Arc<AccountTrust> + Send + Sync>;
 
 /// What an instance gets from its daemon.
 pub struct SchedulerContext {
-    /// The collectives that it serves.
     pub collectives: Vec<SubjectName>,
     /// The index of nodes, which a [`muster_directory::DirectoryService`] keeps current.
     pub directory: DirectoryHandle,
     /// The trust in the account; without it no schedule is accepted.
     pub trust: Option<TrustSource>,
-    /// The wall clock.
     pub clock: fn() -> Millis,
 }
 
@@ -116,7 +113,6 @@ impl SchedulerHandle {
         self.0.applied.subscribe()
     }
 
-    /// Applies a change of the bucket.
     pub(crate) fn apply(&self, entry: &BucketEntry) {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner).apply(entry);
         self.0.applied.send_replace(entry.revision);

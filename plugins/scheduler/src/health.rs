@@ -23,7 +23,6 @@ use crate::report::EventReporter;
 const LIMIT_CHANGED: &str = "schedule_limit";
 /// A request to a URL that takes longer than this multiple of the highest healthy latency is an error.
 const TIMEOUT_FACTOR: u32 = 4;
-/// Least time for a request.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Path of the scheduled checks in a node's record.
@@ -43,12 +42,11 @@ pub struct HealthOptions {
     interval: Duration,
 }
 
-/// What is measured.
 #[derive(Debug, Clone)]
 enum HealthSource {
     /// A URL. It is healthy if it replies with a status below 400 in time.
     Url { url: String, ca: Option<PathBuf> },
-    /// A scheduled check of a node. It is healthy if its hard state is OK.
+    /// Healthy if the check's hard state is OK.
     Check { node: Identity, check: String },
 }
 
@@ -122,13 +120,12 @@ impl PoolLimits {
         self.0.changed.notify_one();
     }
 
-    /// Waits until a limit changes.
     pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
     }
 }
 
-/// Follows the health of one pool's source. Never returns.
+/// Never returns.
 pub(crate) async fn follow_health(
     pool: SubjectName,
     options: HealthOptions,

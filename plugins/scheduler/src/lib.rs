@@ -7,8 +7,6 @@
 //! Pure: the crate `muster-schedule` decides when which node runs. `store` reads and writes what is stored. I/O: [`SchedulerService`] follows the bucket,
 //! and leads. The agent `schedule` answers callers.
 
-#![warn(missing_docs)]
-
 mod actions;
 mod active;
 mod error;

@@ -15,30 +15,24 @@ const LAST_RUN_PATH: &str = "state.puppet.last_run.time";
 /// Path of whether Puppet applies a catalog.
 const APPLYING_PATH: &str = "state.puppet.applying";
 
-/// What became of a node's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TurnOutcome {
     /// The request was sent.
     Begun,
-    /// The action succeeded.
     Succeeded,
-    /// The action failed.
     Failed,
     /// The node does not need it: it has run recently, or runs now.
     Skipped,
     /// The request was cancelled: by a pause before its work began, or by `rpc cancel`.
     Cancelled,
-    /// The node refused the request.
     Refused,
-    /// The node did not reply.
     NoAnswer,
     /// It could not begin before the last start of the turn.
     Missed,
 }
 
 impl TurnOutcome {
-    /// The word in outputs.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Begun => "begun",
@@ -60,16 +54,13 @@ pub(crate) struct NodeTurn {
     pub(crate) slot: Millis,
     /// When it was decided.
     pub(crate) at: Millis,
-    /// What became of it.
     pub(crate) outcome: TurnOutcome,
     /// Why, or the result in words.
     pub(crate) reason: String,
-    /// How long the request took, in milliseconds.
     pub(crate) took_ms: Millis,
 }
 
 impl NodeTurn {
-    /// As an entry of a history.
     pub(crate) fn to_entry(&self, node: &Identity) -> ScheduleEntry {
         ScheduleEntry {
             at: self.at,
@@ -85,7 +76,6 @@ impl NodeTurn {
 /// The seat of a node: see [`SeatList`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredSeat {
-    /// Its number.
     pub(crate) number: u32,
     /// When the node joined the schedule.
     pub(crate) since: Millis,
@@ -94,13 +84,11 @@ pub(crate) struct StoredSeat {
     pub(crate) absent_since: Option<Millis>,
 }
 
-/// What is stored of one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeProgress {
     /// Its seat; absent after it has left the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seat: Option<StoredSeat>,
-    /// Its last turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last: Option<NodeTurn>,
     /// When its action succeeded last.
@@ -112,7 +100,6 @@ pub(crate) struct NodeProgress {
 }
 
 impl NodeProgress {
-    /// What became of the last turn.
     pub(crate) fn last_outcome(&self) -> Option<TurnOutcome> {
         self.last.as_ref().map(|turn| turn.outcome)
     }
@@ -141,7 +128,6 @@ pub(crate) fn last_run(
     Some(seconds.saturating_mul(1000))
 }
 
-/// The list of seats that is stored with the nodes.
 pub(crate) fn seat_list(nodes: &BTreeMap<Identity, NodeProgress>) -> SeatList {
     let mut seated: Vec<(&Identity, StoredSeat)> =
         nodes.iter().filter_map(|(node, known)| Some((node, known.seat?))).collect();

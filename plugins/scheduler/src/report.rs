@@ -14,7 +14,6 @@ const TURN_MISSED: &str = "schedule_missed";
 /// The event that a node has not run for two intervals.
 const NODE_OVERDUE: &str = "schedule_overdue";
 
-/// Publishes the events of a leader.
 #[derive(Debug, Clone)]
 pub(crate) struct EventReporter {
     bus: Bus,
@@ -40,7 +39,6 @@ impl EventReporter {
         self.publish(TURN_MISSED, text, data.into(), now);
     }
 
-    /// Nodes have become overdue.
     pub(crate) fn report_overdue(
         &self,
         schedule: &SubjectName,

@@ -24,9 +24,7 @@ use crate::node_progress::NodeProgress;
 const TURN_PARTS: u16 = 128;
 /// Most schedules. It limits the size of the bucket.
 pub(crate) const MAX_SCHEDULES: usize = 256;
-/// Most entries of a history.
 pub(crate) const MAX_HISTORY: usize = 500;
-/// The key of the pause of all schedules.
 pub(crate) const PAUSED_KEY: &str = "paused";
 
 /// Whether something is paused, and when it was resumed last.
@@ -40,12 +38,10 @@ pub(crate) struct PauseState {
     pub(crate) resumed: Option<Millis>,
 }
 
-/// A stored schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredSchedule {
     /// The signed grant.
     pub(crate) grant: String,
-    /// Whether it is paused.
     #[serde(default)]
     pub(crate) pause: PauseState,
     /// When a caller last asked to assign the seats by load.
@@ -56,7 +52,6 @@ pub(crate) struct StoredSchedule {
 /// What is known of the nodes of one part.
 pub(crate) type TurnPart = BTreeMap<Identity, NodeProgress>;
 
-/// A key of the bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StoreKey {
     Schedule(SubjectName),
@@ -90,7 +85,6 @@ impl StoreKey {
         Self::Turns(schedule.clone(), part)
     }
 
-    /// All keys of a schedule.
     pub(crate) fn all_of(schedule: &SubjectName) -> Vec<Self> {
         let parts = (0..TURN_PARTS).map(|part| Self::Turns(schedule.clone(), part));
         let others = [Self::Schedule(schedule.clone()), Self::History(schedule.clone())];
@@ -109,7 +103,6 @@ impl std::fmt::Display for StoreKey {
     }
 }
 
-/// What is stored of one schedule.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScheduleRecords {
     pub(crate) schedule: Option<StoredSchedule>,
@@ -117,7 +110,6 @@ pub(crate) struct ScheduleRecords {
     pub(crate) history: VecDeque<ScheduleEntry>,
 }
 
-/// Everything that is stored.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoredState {
     pub(crate) schedules: BTreeMap<SubjectName, ScheduleRecords>,
@@ -132,7 +124,7 @@ impl StoredState {
         removed.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Applies a change of the bucket. A value that cannot be read is logged and left out.
+    /// A value that cannot be read is logged and left out.
     pub(crate) fn apply(&mut self, entry: &BucketEntry) {
         let Some(key) = StoreKey::parse(&entry.key) else { return };
         let value = entry.value.as_ref();

@@ -32,7 +32,6 @@ const MIN_PLAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest pause between two plans: an author may be revoked.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// One term as the leader.
 pub(crate) struct LeaderTerm<'a> {
     handle: &'a SchedulerHandle,
     bucket: &'a Bucket,
@@ -173,7 +172,7 @@ impl<'a> LeaderTerm<'a> {
         is_new
     }
 
-    /// Reads which nodes match. Nothing changes while the directory is not ready.
+    /// Nothing changes while the directory is not ready.
     fn select_nodes(&mut self) {
         let (now, paths) = (self.handle.now(), node_paths());
         for active in self.schedules.values_mut() {
@@ -317,7 +316,6 @@ fn withdraw_turns(clients: &[(SubjectName, Client)], active: &ActiveSchedule) {
     }
 }
 
-/// The client in the collective of a schedule.
 fn client_of(clients: &[(SubjectName, Client)], active: &ActiveSchedule) -> Option<Client> {
     let collective = &active.opened.grant.collective;
     clients.iter().find(|(name, _)| name == collective).map(|(_, client)| client.clone())

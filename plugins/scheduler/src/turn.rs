@@ -21,10 +21,8 @@ const REPLY_SLACK: Duration = Duration::from_secs(15);
 const DEFAULT_TIMEOUT: Duration = Duration::from_hours(1);
 /// Time in which a node must accept a request.
 const REQUEST_TTL: Duration = Duration::from_mins(1);
-/// Most characters of a reason.
 const MAX_REASON_CHARS: usize = 200;
 
-/// A turn of a node.
 #[derive(Debug, Clone)]
 pub(crate) struct DueTurn {
     pub(crate) schedule: SubjectName,
@@ -32,7 +30,6 @@ pub(crate) struct DueTurn {
     pub(crate) slot: Millis,
 }
 
-/// What became of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct FinishedTurn {
     pub(crate) turn: DueTurn,
@@ -41,7 +38,6 @@ pub(crate) struct FinishedTurn {
     pub(crate) took: Duration,
 }
 
-/// The call that runs a turn.
 pub(crate) fn build_call(
     turn: &DueTurn,
     (grant, text): (Uuid, &str),

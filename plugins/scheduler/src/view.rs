@@ -24,14 +24,12 @@ use crate::store::ScheduleRecords;
 
 /// First starts that `add` returns.
 const FIRST_STARTS: usize = 5;
-/// Parts of a load curve.
 const LOAD_PARTS: usize = 60;
 /// Length of the load curve of a schedule without an interval.
 const DAY: Millis = 24 * HOUR;
 /// Longest time of a request of a schedule without a time limit.
 const HOUR: Millis = 60 * 60 * 1000;
 
-/// Parses the name of a schedule.
 pub(crate) fn parse_name(text: &str) -> Result<SubjectName, muster_api::ActionError> {
     SubjectName::parse(text).map_err(|error: NameError| {
         muster_api::ActionError::invalid_input(format!("`{text}`: {error}"))
@@ -49,7 +47,6 @@ pub(crate) fn first_starts(schedule: &CompiledSchedule, nodes: usize, now: Milli
     starts
 }
 
-/// A schedule as an instance sees it.
 pub(crate) struct ScheduleView<'a> {
     pub(crate) name: &'a SubjectName,
     pub(crate) records: &'a ScheduleRecords,
@@ -86,7 +83,6 @@ impl<'a> ScheduleView<'a> {
         self.opened.as_ref().ok().map(|(_, schedule)| schedule)
     }
 
-    /// The row of a list.
     pub(crate) fn row(&self) -> ScheduleRow {
         let count = |outcome| {
             let nodes = self.records.nodes.values();
@@ -152,13 +148,11 @@ impl<'a> ScheduleView<'a> {
         starts
     }
 
-    /// The next starts as rows.
     pub(crate) fn start_rows(&self, count: usize) -> Vec<ScheduleStartRow> {
         let starts = self.starts().into_iter().take(count);
         starts.map(|(at, node)| ScheduleStartRow { node: node.to_string(), at }).collect()
     }
 
-    /// The seats as they are stored.
     pub(crate) fn seats(&self) -> SeatList {
         seat_list(&self.records.nodes)
     }

@@ -19,7 +19,6 @@ use crate::health::HealthOptions;
 
 /// Default of `lease_seconds`: an instance that was killed is replaced within 20 s.
 const DEFAULT_LEASE_SECONDS: u64 = 12;
-/// Least `lease_seconds`.
 const MIN_LEASE_SECONDS: u64 = 2;
 
 /// The section `[plugins.schedule]`.
@@ -66,7 +65,6 @@ impl NodePlugin for SchedulerPlugin {
     }
 }
 
-/// Builds the agent of an instance.
 pub fn build_agent(handle: &SchedulerHandle) -> Result<Agent, AgentError> {
     Agent::builtin(SchedulerPlugin::NAME)?
         .action("add", handle, change::add)
