@@ -42,23 +42,15 @@ pub struct BucketEnrolmentStore {
 /// Why a name could not be looked up or claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketEnrolmentError {
-    /// Reading or writing the bucket failed.
     #[error(transparent)]
     Store(#[from] BucketError),
-    /// Renewing the due tokens failed.
     #[error(transparent)]
     Renewal(#[from] TokenRenewalError),
-    /// Reading the node's record failed.
     #[error(transparent)]
     Record(#[from] NodeRecordError),
     /// The fleet could not be queried.
     #[error("cannot determine whether the node {node} is connected: {problem}")]
-    Probe {
-        /// The name.
-        node: Identity,
-        /// The cause.
-        problem: String,
-    },
+    Probe { node: Identity, problem: String },
 }
 
 impl BucketEnrolmentStore {
@@ -75,7 +67,7 @@ impl BucketEnrolmentStore {
         }
     }
 
-    /// Stores the current token of a node. Renewal reads it.
+    /// Renewal reads it.
     pub(crate) async fn store_token(
         &self,
         node: &Identity,

@@ -22,13 +22,11 @@ use crate::record::StepError;
 
 /// How long the cached list of masters is valid.
 const MASTERS_MAX_AGE: Duration = Duration::from_secs(5);
-/// Timeout of a short call.
 const SHORT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a node that has not replied yet is asked whether it still executes the call. A node that was killed sends nothing, and the timeout of a
 /// run (one hour) is too long to detect that.
 const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Client of the fleet for this service.
 #[derive(Debug)]
 pub struct FleetClient {
     client: Client,
@@ -39,13 +37,10 @@ pub struct FleetClient {
     masters: Mutex<Option<(Instant, Vec<PuppetMaster>)>>,
 }
 
-/// The configured filter for masters is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("`masters` in [plugins.provisioner] is not a valid filter: {text:?}")]
 pub struct MasterFilterError {
-    /// The configured text.
     text: String,
-    /// The cause.
     #[source]
     source: muster_api::filter::FilterError,
 }
@@ -58,7 +53,6 @@ impl FleetClient {
         }
     }
 
-    /// Creates the client with the configured filter for masters.
     pub fn new(client: Client, options: &Options) -> Result<Self, MasterFilterError> {
         let words = options.masters.trim();
         let filter = NodeFilter::default().with_agent("puppetca");
@@ -78,7 +72,7 @@ impl FleetClient {
         })
     }
 
-    /// Calls one node and returns the data of its reply. Fails with a transient error if the node has restarted and no longer executes the call.
+    /// Fails with a transient error if the node has restarted and no longer executes the call.
     pub async fn call_node(
         &self,
         node: &Identity,
@@ -234,7 +228,6 @@ impl FleetClient {
         Ok(nodes)
     }
 
-    /// Closes the connection to the broker.
     pub async fn close(&self) {
         if let Err(error) = self.client.close().await {
             tracing::debug!(%error, "cannot close the broker connection cleanly");
@@ -264,7 +257,6 @@ fn read_facts(answer: &Map<String, Value>) -> Map<String, Value> {
     output.values
 }
 
-/// Step error for a call without a reply.
 fn no_reply_error(
     node: &Identity,
     operation: &str,
@@ -279,7 +271,6 @@ fn no_reply_error(
     })
 }
 
-/// Converts a reply into the result of the step.
 fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> {
     let reply = &answer.reply;
     if answer.is_ok() {

@@ -44,7 +44,6 @@ impl ProvisionerHandle {
         Ok(self.open_store()?.list_records().await?)
     }
 
-    /// The current leader.
     pub(crate) async fn current_leader(&self) -> Result<Option<LeaderRecord>, ActionError> {
         let store = self.open_store()?;
         Ok(leader::current_leader(store.bucket()).await.map_err(NodeRecordError::from)?)

@@ -19,18 +19,15 @@ const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// Maximum number of bytes of standard error in a message.
 const MAX_STDERR_BYTES: usize = 300;
 
-/// Result of a program.
 #[derive(Debug)]
 pub(crate) struct ProgramExit {
     /// Its exit code, or 128 + signal.
     pub(crate) code: i32,
-    /// Its standard output.
     pub(crate) output: Vec<u8>,
     /// The end of its standard error.
     pub(crate) stderr: String,
 }
 
-/// Runs a helper for its step.
 pub(crate) async fn run_helper(
     system: Arc<dyn System>,
     helper: &HelperStep,

@@ -6,8 +6,6 @@
 //!
 //! The agent `provisioner` shows the state of nodes and accepts requests; [`ProvisionerService::run_until_stopped`] does the work.
 
-#![warn(missing_docs)]
-
 mod actions;
 mod configure;
 mod enrol;
@@ -40,7 +38,6 @@ pub use options::{
 };
 pub use service::{ProvisionerService, ProvisionerServiceError};
 
-/// Builds the agent `provisioner`.
 pub fn build_agent(handle: &ProvisionerHandle) -> Result<Agent, AgentError> {
     Agent::builtin("provisioner")?
         .action("status", handle, status::list_nodes)
@@ -51,7 +48,6 @@ pub fn build_agent(handle: &ProvisionerHandle) -> Result<Agent, AgentError> {
         .build()
 }
 
-/// The agent `provisioner`.
 #[derive(Debug, Clone)]
 pub struct ProvisionerPlugin {
     options: Options,

@@ -3,10 +3,8 @@
 use muster_api::wire::identity::Identity;
 use serde_json::{Map, Value};
 
-/// A discovered Puppet master.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PuppetMaster {
-    /// Its name.
     pub identity: Identity,
     /// The address under which nodes reach it.
     pub address: String,
@@ -17,7 +15,6 @@ pub struct PuppetMaster {
 /// A chosen master, and why it was chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MasterPlacement<'a> {
-    /// The master.
     pub master: &'a PuppetMaster,
     /// The deciding criterion; `None` when any master was acceptable.
     pub criterion: Option<&'a str>,

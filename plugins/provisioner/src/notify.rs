@@ -25,23 +25,16 @@ use crate::options::{
 };
 use crate::record::{NodeRecord, StepError};
 
-/// Timeout of one delivery.
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
-/// Largest token file, in bytes.
 const MAX_TOKEN_BYTES: u64 = 16 * 1024;
 
-/// A notification to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NotificationMessage {
-    /// Identifies the message.
     pub id: Uuid,
-    /// The event.
     pub event: NotificationEvent,
-    /// The document.
     pub document: Value,
 }
 
-/// Targets that are configured for this event.
 pub fn matching_targets(
     options: &Options,
     event: NotificationEvent,
@@ -83,7 +76,6 @@ pub fn build_message(
     }
 }
 
-/// Sends a message over a channel.
 pub async fn send_message(
     system: Arc<dyn System>,
     channel: &NotificationChannel,

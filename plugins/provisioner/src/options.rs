@@ -10,7 +10,6 @@ use muster_api::wire::token::Seconds;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Provisioning options of this host.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "independent switches of a configuration section"
@@ -50,7 +49,6 @@ pub struct Options {
     pub lease_millis: u64,
     /// Changes to the default steps, and additional steps.
     pub steps: Vec<StepOptions>,
-    /// Targets of notifications.
     pub notify: Vec<NotificationTarget>,
 }
 
@@ -112,11 +110,10 @@ impl EnrolmentOptions {
     }
 }
 
-/// Configuration of one step. A name that is not built in defines an additional step, which needs an `agent` or a `helper`.
+/// A name that is not built in defines an additional step, which needs an `agent` or a `helper`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOptions {
-    /// Name of the step.
     pub name: StepName,
     /// If false, the step counts as done.
     #[serde(default = "default_enabled")]
@@ -145,12 +142,10 @@ fn default_enabled() -> bool {
     true
 }
 
-/// Name of a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StepName(String);
 
-/// The text is not a valid step name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a step name; use 1 to 40 of the characters a-z, 0-9 and _")]
 pub struct StepNameError(String);
@@ -173,12 +168,10 @@ impl From<StepName> for String {
 }
 
 impl StepName {
-    /// The name of a step of this service.
     pub(crate) fn builtin(name: &'static str) -> Self {
         Self(name.to_owned())
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -194,14 +187,11 @@ impl fmt::Display for StepName {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentStep {
-    /// The agent.
     pub agent: String,
-    /// The action.
     pub action: String,
     /// Its inputs; a value `{{name}}` is replaced by the node's stored value of that name.
     #[serde(default)]
     pub inputs: Map<String, Value>,
-    /// The node on which the action is called.
     #[serde(default)]
     pub on: StepTarget,
     /// Timeout, in seconds.
@@ -213,11 +203,9 @@ fn default_agent_timeout() -> u64 {
     60
 }
 
-/// Where the action of a step is called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepTarget {
-    /// The node itself.
     #[default]
     Node,
     /// The master that was chosen for the node.
@@ -239,7 +227,7 @@ fn default_program_timeout() -> u64 {
     10
 }
 
-/// A notification target. Keys that belong neither to the target nor to its channel are rejected by the channel.
+/// Keys that belong neither to the target nor to its channel are rejected by the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NotificationTarget {
     /// Unique name, under which the delivery state is stored.
@@ -247,7 +235,6 @@ pub struct NotificationTarget {
     /// Events to send; all when empty.
     #[serde(default)]
     pub events: Vec<NotificationEvent>,
-    /// The channel.
     #[serde(flatten)]
     pub channel: NotificationChannel,
 }
@@ -256,11 +243,9 @@ pub struct NotificationTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotificationEvent {
-    /// A node is provisioned.
     Done,
     /// A node failed permanently.
     Failed,
-    /// A node was retired.
     Retired,
 }
 
@@ -289,7 +274,6 @@ pub struct WebhookUrl(String);
 pub struct WebhookUrlError;
 
 impl WebhookUrl {
-    /// The URL.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -335,13 +319,11 @@ fn is_loopback(authority: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// How notifications are delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum NotificationChannel {
     /// Posts the document to a URL.
     Webhook {
-        /// The URL.
         url: WebhookUrl,
         /// File with a secret that is sent as a bearer token.
         #[serde(default)]
@@ -350,13 +332,10 @@ pub enum NotificationChannel {
         #[serde(default)]
         ca: Option<PathBuf>,
     },
-    /// Sends a mail over SMTP.
     Smtp {
         /// `host:port`.
         server: String,
-        /// Sender address.
         from: String,
-        /// Recipient addresses.
         to: Vec<String>,
     },
     /// Runs a program with the document on its standard input.

@@ -11,10 +11,8 @@ use muster_contract::read_values;
 
 use crate::options::{AgentStep, HelperStep, Options, StepName, StepOptions};
 
-/// Maximum number of steps in a plan.
 const MAX_STEPS: usize = 64;
 
-/// Steps that this service implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BuiltinStep {
     /// Locks the node for this service.
@@ -39,7 +37,6 @@ pub enum BuiltinStep {
     Daemonize,
     /// Ends provisioning and unlocks the node.
     Release,
-    /// Sends the notifications.
     Notify,
 }
 
@@ -63,18 +60,15 @@ impl BuiltinStep {
         (Self::Notify, "notify", &[Self::Release]),
     ];
 
-    /// Name of the step.
     pub fn as_str(self) -> &'static str {
         // Every step has a rule.
         Self::RULES.iter().find(|(step, ..)| *step == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Name of the step as a [`StepName`].
     pub fn step_name(self) -> StepName {
         StepName::builtin(self.as_str())
     }
 
-    /// Whether the step serves a node that runs Puppet.
     fn is_for_puppet(self) -> bool {
         match self {
             Self::Lock | Self::Configure | Self::Release | Self::Notify => false,
@@ -94,12 +88,9 @@ impl BuiltinStep {
     }
 }
 
-/// What executes a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepKind {
-    /// This service.
     Builtin(BuiltinStep, Map<String, Value>),
-    /// An agent's action.
     Agent(AgentStep),
     /// A program.
     Helper(HelperStep),
@@ -107,25 +98,20 @@ pub enum StepKind {
     Configure(NodeSettings, Option<HelperStep>),
 }
 
-/// One step of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanStep {
-    /// Name of the step.
     pub name: StepName,
     /// What executes it.
     pub work: StepKind,
-    /// Number of tries.
     pub tries: u32,
     /// Timeout of one try; `None` for the default.
     pub timeout: Option<Duration>,
 }
 
-/// Pauses between tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryBackoff {
     /// Pause before the second try.
     pub initial: Millis,
-    /// Longest pause.
     pub max: Millis,
 }
 
@@ -147,43 +133,28 @@ pub struct ProvisioningPlan {
 /// Why the configured steps are not a valid plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProvisioningPlanError {
-    /// A step is configured twice.
     #[error("the step {0} is configured twice")]
     Duplicate(StepName),
-    /// A step that is not built in has neither an agent nor a helper.
     #[error("the step {0} is not built in; give it an `agent` or a `helper`, or use the name of a built-in step: {known}", known = builtin_names())]
     Unknown(StepName),
-    /// A step has both an agent and a helper.
     #[error("the step {0} has both an `agent` and a `helper`; remove one of them")]
     Both(StepName),
-    /// A step is to follow one that is not in the plan.
     #[error("`after` of the step {step} refers to {after}, which is not a step of the plan")]
     NoSuch {
-        /// The step.
         step: StepName,
         /// The step that it should follow.
         after: StepName,
     },
-    /// A step comes before one that it needs.
     #[error("the step {step} must come after the step {needs}")]
-    Order {
-        /// The step.
-        step: StepName,
-        /// The step that it needs.
-        needs: StepName,
-    },
-    /// The step `configure` has nothing to deliver.
+    Order { step: StepName, needs: StepName },
     #[error(
         "the step configure has nothing to deliver; give it `inputs` or a `helper`, or remove it"
     )]
     NothingToDeliver,
-    /// The inputs of the step `configure` are invalid.
     #[error("the `inputs` of the step configure are not valid: {0}")]
     Inputs(String),
-    /// A helper has an empty command.
     #[error("the `helper` of the step {0} has an empty `command`")]
     NoProgram(StepName),
-    /// The plan has more than `MAX_STEPS` steps.
     #[error("the plan has more than {MAX_STEPS} steps")]
     TooMany,
 }
@@ -193,7 +164,6 @@ fn builtin_names() -> String {
 }
 
 impl ProvisioningPlan {
-    /// Builds and validates the plan that the options describe.
     pub fn from_options(options: &Options) -> Result<Self, ProvisioningPlanError> {
         let mut seen = BTreeSet::new();
         for step in &options.steps {
@@ -236,7 +206,6 @@ impl ProvisioningPlan {
         &self.steps
     }
 
-    /// Moves a step behind the one that it is to follow.
     fn place_step(&mut self, step_options: &StepOptions) -> Result<(), ProvisioningPlanError> {
         let Some(after) = &step_options.after else {
             // An additional step without `after` runs before the node is released.

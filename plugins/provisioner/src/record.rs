@@ -15,20 +15,14 @@ use uuid::Uuid;
 use crate::options::{NotificationEvent, StepName};
 use crate::plan::{PlanStep, ProvisioningPlan, RetryBackoff};
 
-/// Maximum number of entries in a node's history.
 const MAX_HISTORY_ENTRIES: usize = 100;
-/// Maximum number of characters kept of an error.
 const MAX_ERROR_CHARS: usize = 600;
 
-/// Kind of a history entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
-    /// The step began.
     Began,
-    /// The step was done.
     Done,
-    /// The step failed.
     Failed,
     /// The step could not be done yet.
     Deferred,
@@ -37,16 +31,13 @@ pub enum EventKind {
     Requested,
 }
 
-/// One entry of a node's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
     /// Time, by the clock of the service.
     pub at: Millis,
     /// The step, or the request.
     pub step: String,
-    /// Kind of the event.
     pub what: EventKind,
-    /// Details as text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
 }
@@ -54,7 +45,6 @@ pub struct HistoryEntry {
 /// The step that is in progress or waits for its next try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentStep {
-    /// The step.
     pub step: StepName,
     /// Number of the try, from 1.
     pub attempt: u32,
@@ -65,13 +55,11 @@ pub struct CurrentStep {
     pub not_before: Millis,
 }
 
-/// Delivery state of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
     /// Being sent, or the result is unknown.
     Sending,
-    /// Sent.
     Sent,
 }
 
@@ -80,28 +68,23 @@ pub enum DeliveryState {
 pub struct NotificationRecord {
     /// Identifies the message for the receiver.
     pub id: Uuid,
-    /// Delivery state.
     #[serde(rename = "told")]
     pub delivery: DeliveryState,
     /// When that state was recorded.
     pub at: Millis,
 }
 
-/// Provisioning record of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// The node.
     pub identity: Identity,
     /// Identifies this provisioning; a repeated one gets another id.
     pub id: Uuid,
-    /// Provisioning state.
     pub state: ProvisioningState,
     /// While set, no step is begun.
     #[serde(default)]
     pub paused: bool,
     /// Completed steps, in their order.
     pub done: Vec<StepName>,
-    /// The step in progress.
     pub current: Option<CurrentStep>,
     /// The failure, or the last deferral.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,11 +119,9 @@ pub struct NodeRecord {
 pub struct StepError {
     /// Message for operators.
     pub message: String,
-    /// How to proceed.
     pub kind: FailureKind,
 }
 
-/// How to proceed after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// Temporary: another try may succeed.
@@ -168,10 +149,8 @@ impl StepError {
     }
 }
 
-/// What to do with a node now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NextAction<'a> {
-    /// Execute this step.
     Step(&'a PlanStep),
     /// Nothing before this time.
     Wait(Millis),
@@ -184,7 +163,6 @@ pub enum NextAction<'a> {
 }
 
 impl NodeRecord {
-    /// Record of a newly seen node.
     pub fn new(identity: Identity, id: Uuid, now: Millis) -> Self {
         Self {
             identity,
@@ -205,7 +183,6 @@ impl NodeRecord {
         }
     }
 
-    /// What to do now.
     pub fn next_action<'a>(&self, plan: &'a ProvisioningPlan, now: Millis) -> NextAction<'a> {
         if self.paused {
             return NextAction::Rest;
@@ -236,7 +213,7 @@ impl NodeRecord {
         }
     }
 
-    /// Records the start of a step. A try whose end was not recorded is repeated under the same number.
+    /// A try whose end was not recorded is repeated under the same number.
     pub fn begin_step(&mut self, step: &StepName, now: Millis) {
         let attempt = self.attempt_number(step);
         self.current =
@@ -253,7 +230,6 @@ impl NodeRecord {
         }
     }
 
-    /// Records the success of a step with the values that it found.
     pub fn finish_step(&mut self, step: &StepName, values: Map<String, Value>, now: Millis) {
         if !self.done.contains(step) {
             self.done.push(step.clone());
@@ -327,14 +303,12 @@ impl NodeRecord {
         true
     }
 
-    /// Pauses or resumes the node.
     pub fn set_paused(&mut self, paused: bool, caller: &Identity, now: Millis) {
         self.paused = paused;
         let word = if paused { "pause" } else { "resume" };
         self.append_history(now, word, EventKind::Requested, caller.as_str());
     }
 
-    /// Requests the removal of the node.
     pub fn request_retirement(&mut self, caller: &Identity, now: Millis) {
         if self.state != ProvisioningState::Retired {
             self.state = ProvisioningState::Retiring;
@@ -366,7 +340,6 @@ impl NodeRecord {
         self.changed = now;
     }
 
-    /// A stored value as text.
     pub fn text_value(&self, name: &str) -> Option<&str> {
         self.values.get(name)?.as_str()
     }

@@ -34,18 +34,14 @@ const TRUST_REFRESH_INTERVAL: Duration = Duration::from_mins(5);
 /// Longest pause without a check for due nodes.
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
 
-/// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisionerServiceError {
-    /// The configured steps are not a valid plan.
     #[error("`steps` in [plugins.provisioner] is not a valid plan")]
     Plan(#[from] ProvisioningPlanError),
-    /// The configured filter for masters is invalid.
     #[error(transparent)]
     Masters(#[from] MasterFilterError),
 }
 
-/// The service on one host.
 #[derive(Debug)]
 pub struct ProvisionerService {
     host: Identity,
@@ -78,7 +74,6 @@ impl ProvisionerService {
         })
     }
 
-    /// Also serves enrolment requests.
     #[must_use]
     pub fn with_enrolment(mut self, enrolment: EnrolmentService) -> Self {
         self.enrolment = Some(enrolment);
@@ -147,7 +142,6 @@ impl ProvisionerService {
     }
 }
 
-/// Background task that ended.
 enum FinishedTask {
     /// Work on a node: it waits for its next try, or is complete.
     Node(Identity),
@@ -155,7 +149,6 @@ enum FinishedTask {
     Discovery,
 }
 
-/// One term as the leader.
 struct LeaderTerm<'a> {
     service: &'a ProvisionerService,
     store: NodeRecordStore,

@@ -12,7 +12,6 @@ use crate::record::{NodeRecord, StepError};
 const MAX_EDIT_TRIES: u32 = 50;
 const NODE_PREFIX: &str = "node";
 
-/// The record store.
 #[derive(Debug, Clone)]
 pub struct NodeRecordStore {
     bucket: Bucket,
@@ -21,25 +20,19 @@ pub struct NodeRecordStore {
 /// Why a record was not read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeRecordError {
-    /// Reading or writing the bucket failed.
     #[error(transparent)]
     Store(#[from] BucketError),
-    /// The value is not a valid record.
     #[error("cannot parse the provisioning record `{node}`")]
     Unreadable {
         /// The node, or its key.
         node: String,
-        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// There is no record of the node.
     #[error("there is no provisioning record of {0}")]
     Unknown(Identity),
-    /// A newer leader has written the record.
     #[error("a newer leader (epoch {epoch}) has taken over {node}")]
     Fenced {
-        /// The node.
         node: Identity,
         /// The newer leader's epoch.
         epoch: u64,
@@ -53,7 +46,6 @@ impl From<NodeRecordError> for StepError {
 }
 
 impl NodeRecordStore {
-    /// Opens the store.
     pub fn open(bus: &Bus) -> Self {
         let bucket = bus.bucket(PROVISION_BUCKET.name);
         Self { bucket }
@@ -64,7 +56,6 @@ impl NodeRecordStore {
         &self.bucket
     }
 
-    /// Reads the record of a node.
     pub async fn get(&self, node: &Identity) -> Result<Option<NodeRecord>, NodeRecordError> {
         let entry = self.bucket.get(&node_key(node)).await?;
         entry.map(|entry| decode_record(&entry)).transpose()

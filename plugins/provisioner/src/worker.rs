@@ -22,11 +22,9 @@ use crate::options::{AgentStep, Options, StepTarget};
 use crate::plan::{BuiltinStep, PlanStep, StepKind};
 use crate::record::{NodeRecord, StepError};
 
-/// Timeout of a short action.
 const SHORT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout of Puppet's certificate request.
 const CSR_TIMEOUT: Duration = Duration::from_mins(6);
-/// Timeout of a run of Puppet.
 const RUN_TIMEOUT: Duration = Duration::from_hours(1);
 /// Lease of the node's lock, in seconds; no run lasts longer.
 const NODE_LEASE_SECONDS: u64 = 3600;
@@ -150,7 +148,6 @@ impl StepWorker {
         }
     }
 
-    /// Whether the node reports that its provisioning has ended.
     pub(crate) async fn is_provisioning_ended(&self, node: &Identity) -> Result<bool, StepError> {
         let answer = self
             .fleet
@@ -287,7 +284,6 @@ fn request_values(
     })))
 }
 
-/// Values of a run that are stored.
 fn run_summary(run: &StepValues) -> Value {
     let run: RunPuppetOutput = read_values(run).unwrap_or_default();
     json!({
@@ -316,7 +312,6 @@ fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, S
     inputs.iter().map(fill).collect()
 }
 
-/// The master that was chosen for the node.
 fn find_master(record: &NodeRecord) -> Result<Identity, StepError> {
     Identity::parse(required_value(record, "master")?)
         .map_err(|error| StepError::permanent(format!("master: {error}")))

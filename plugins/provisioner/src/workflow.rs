@@ -30,7 +30,6 @@ pub struct NodeWorkflow {
 }
 
 impl NodeWorkflow {
-    /// Creates the workflow of this node.
     pub fn new(
         store: NodeRecordStore,
         worker: StepWorker,
@@ -63,7 +62,6 @@ impl NodeWorkflow {
         }
     }
 
-    /// Executes one step, and returns the resulting record.
     async fn run_step(
         &self,
         step: &PlanStep,
@@ -265,7 +263,6 @@ impl NodeWorkflow {
         .await
     }
 
-    /// Changes the record, and returns the resulting one.
     async fn update_record(
         &self,
         mut change: impl FnMut(&mut NodeRecord),

@@ -34,7 +34,6 @@ pub(crate) async fn retire_node(
     Ok(build_output(handle.retire_node(&node, &cx.caller).await?))
 }
 
-/// Pauses or resumes the provisioning of a node.
 pub(crate) async fn set_paused(
     handle: ProvisionerHandle,
     cx: CallContext,
