@@ -15,11 +15,8 @@ use serde_json::{Map, Value};
 /// The file of delivered settings, in the daemon's directory `conf.d`.
 pub const SETTINGS_FILE: &str = "90-provisioned.toml";
 
-/// Maximum number of settings in a delivery.
 const MAX_SETTINGS: usize = 256;
-/// Maximum size of the settings file, in bytes.
 const MAX_SETTINGS_BYTES: usize = 64 * 1024;
-/// Maximum number of policies in a delivery.
 const MAX_POLICIES: usize = 64;
 /// Maximum size of the policies of a delivery together, in bytes.
 const MAX_POLICY_BYTES: usize = 256 * 1024;
@@ -42,7 +39,6 @@ pub struct NodeDelivery {
     pub policies: BTreeMap<String, String>,
 }
 
-/// All delivered settings of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveredSettings {
     /// The dotted keys, sorted.
@@ -62,7 +58,6 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     ) -> Result<DeliveryReport, DeliveryError>;
 }
 
-/// The effect of a delivery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryReport {
     /// The files that changed, or would change.
@@ -71,18 +66,14 @@ pub struct DeliveryReport {
     pub restarting: bool,
 }
 
-/// Why a delivery was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
     /// The daemon could not use the result; nothing was changed.
     #[error("{0}; nothing was changed")]
     Unusable(String),
-    /// A file cannot be read or written.
     #[error("cannot replace {}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -105,7 +96,6 @@ pub struct SettingPattern {
     is_table: bool,
 }
 
-/// The text is not a valid pattern.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is not a setting; write a dotted key such as `log.level`, or a table such as `facts.*`"
@@ -312,7 +302,6 @@ fn is_below(key: &str, table: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// The start of a text for a message.
 fn shorten(text: &str) -> String {
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }

@@ -22,7 +22,6 @@ const FENCE_FILE: &str = "provision.fence";
 const GUARD_FILE: &str = "provision.guard";
 /// Maximum wait for another step that uses these files.
 const GUARD_TIMEOUT: Duration = Duration::from_secs(20);
-/// Largest of these files, in bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 /// Longest lease, in seconds. A longer remaining time results from a clock change, and counts as expired.
 const MAX_LEASE_SECONDS: u64 = 3600;
@@ -33,7 +32,6 @@ pub(crate) struct FencedLock {
     directory: PathBuf,
 }
 
-/// Content of the lock file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LockRecord {
     pub(crate) owner: String,
@@ -49,7 +47,6 @@ struct FenceRecord {
     fence: u64,
 }
 
-/// State of the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockStatus {
     /// The lock, if its lease has not expired.
@@ -59,26 +56,20 @@ pub(crate) struct LockStatus {
     pub(crate) fence: u64,
 }
 
-/// Why a lock or a step was rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FencedLockError {
-    /// Another provisioner holds the lock.
     #[error("`{}` has locked this node with fence {}; the lock expires in {} s", lock.owner, lock.fence, left.as_secs() + 1)]
     Held { lock: LockRecord, left: Duration },
-    /// The fence is older than one that the node has seen.
     #[error(
         "fence {requested} is not valid: this node was already locked with fence {highest}; another provisioner may have taken over"
     )]
     Fenced { requested: u64, highest: u64 },
-    /// The node was never locked with this fence.
     #[error("this node was not locked with fence {requested}; acquire the lock first")]
     NotAcquired { requested: u64 },
-    /// Provisioning of the node has ended.
     #[error(
         "provisioning of this node has ended; run `rpc do provision reprovision` to start it again"
     )]
     Disabled,
-    /// Reading or writing a file failed.
     #[error(transparent)]
     System(#[from] SystemError),
 }
@@ -149,7 +140,7 @@ impl FencedLock {
         Ok(new_lock)
     }
 
-    /// Releases the lock. Returns whether there was one.
+    /// Returns whether there was a lock.
     pub(crate) fn release_lock(
         &self,
         fence: Option<u64>,
@@ -170,7 +161,6 @@ impl FencedLock {
         Ok(true)
     }
 
-    /// Checks whether a step with this fence is allowed now.
     pub(crate) fn admit_step(
         &self,
         fence: Option<u64>,
@@ -222,7 +212,6 @@ impl FencedLock {
         Ok(changed)
     }
 
-    /// Reads the state of the lock.
     pub(crate) fn lock_status(&self, now: SystemTime) -> Result<LockStatus, FencedLockError> {
         let files = StateDir::open(&self.directory)?;
         let (current, fence_record) = (read_lock_record(&files)?, read_fence_record(&files)?);

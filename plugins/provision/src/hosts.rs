@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-/// Comment that marks the managed lines.
 const MANAGED_COMMENT: &str = "# managed by rpc provision";
 
 /// Managed line for a name at an address, without newline.
@@ -48,7 +47,6 @@ fn is_managed_line(line: &str) -> bool {
     line.trim_end().ends_with(MANAGED_COMMENT)
 }
 
-/// The host names of a line.
 fn host_names(line: &str) -> Vec<&str> {
     let plain = line.split('#').next().unwrap_or_default();
     plain.split_whitespace().skip(1).collect()

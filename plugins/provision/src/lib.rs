@@ -3,8 +3,6 @@
 //! The provisioner locks the node with a lease and a fence number (`fenced_lock`); a call with an older fence is rejected. When provisioning is
 //! complete, the node is *released*: it then rejects every step until `reprovision` is called.
 
-#![warn(missing_docs)]
-
 mod actions;
 mod data;
 mod delivery;
@@ -79,7 +77,6 @@ pub fn build_agent(
         .build()
 }
 
-/// What the plugin shares with the daemon.
 #[derive(Debug, Clone)]
 pub struct ProvisionShared {
     /// Provides permits for runs of Puppet, if the options require them.
@@ -97,7 +94,6 @@ impl ProvisionShared {
     }
 }
 
-/// The agent and the data source `provision`.
 #[derive(Debug, Clone)]
 pub struct ProvisionPlugin {
     options: Options,

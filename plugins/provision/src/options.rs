@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::delivery::{AcceptedDelivery, SettingPattern};
 use crate::fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 
-/// The options. Unknown keys are rejected.
+/// Unknown keys are rejected.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
@@ -20,7 +20,6 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// Environment of the first run.
     pub bootstrap_environment: String,
-    /// The hosts file.
     pub hosts: PathBuf,
     /// The service that runs Puppet's agent in the background.
     pub service: String,
@@ -32,7 +31,6 @@ pub struct Options {
     pub request_timeout: u64,
     /// How many nodes of the pool may run Puppet at once; when absent, runs keep the limits of others.
     pub limit: Option<NonZeroU32>,
-    /// The permit pool.
     pub pool: String,
     /// Longest wait for a permit, in seconds.
     pub permit_wait: u64,
@@ -71,7 +69,6 @@ impl Options {
         self.enabled.unwrap_or_else(has_marker)
     }
 
-    /// What the node accepts from a provisioner.
     pub(crate) fn accepted_delivery(&self) -> AcceptedDelivery<'_> {
         AcceptedDelivery { settings: &self.accept_settings, policies: self.accept_policies }
     }

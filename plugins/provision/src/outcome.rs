@@ -5,7 +5,6 @@ use muster_contract::puppet::PuppetRunClass;
 
 use crate::summary::ProvisionRunSummary;
 
-/// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessExit {
     Code(i32),
@@ -13,7 +12,6 @@ pub(crate) enum ProcessExit {
     Cancelled,
 }
 
-/// Evidence of a run.
 #[derive(Debug)]
 pub(crate) struct ProvisionRunEvidence<'a> {
     pub(crate) exit: ProcessExit,

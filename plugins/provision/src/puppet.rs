@@ -17,7 +17,6 @@ use crate::options::Options;
 use crate::outcome::first_error_line;
 use crate::summary::{self, ProvisionRunSummary};
 
-/// Program of Puppet's packages.
 const PACKAGED_PUPPET: &str = "/opt/puppetlabs/bin/puppet";
 /// The settings that contain the required paths and names.
 const REQUIRED_SETTINGS: [&str; 10] = [
@@ -56,7 +55,6 @@ pub(crate) struct PuppetSettings {
 }
 
 impl PuppetSettings {
-    /// A setting as a path.
     pub(crate) fn setting_path(&self, setting: &str) -> PathBuf {
         self.settings.get(setting).map(PathBuf::from).unwrap_or_default()
     }
@@ -153,14 +151,13 @@ impl<'a> PuppetRunner<'a> {
         Some((inode, changed))
     }
 
-    /// Reads the current summary.
     pub(crate) fn read_summary(&self, settings: &PuppetSettings) -> Option<ProvisionRunSummary> {
         let path = settings.setting_path("lastrunfile");
         let bytes = self.cx.system.read_file(&path, summary::MAX_SUMMARY_BYTES).ok()?;
         ProvisionRunSummary::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// The reason for which Puppet's agent is disabled. The file disables the agent whatever its content.
+    /// The file disables the agent whatever its content.
     pub(crate) fn disabled_reason(&self, settings: &PuppetSettings) -> Option<String> {
         let path = settings.setting_path("agent_disabled_lockfile");
         let bytes = match self.cx.system.read_file(&path, MAX_PEM_BYTES) {

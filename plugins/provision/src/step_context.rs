@@ -14,14 +14,12 @@ use crate::fenced_lock::FencedLock;
 use crate::options::Options;
 use crate::puppet::PuppetRunner;
 
-/// State shared by all steps.
 #[derive(Debug)]
 pub(crate) struct StepContext {
     pub(crate) options: Options,
     pub(crate) lock: FencedLock,
     /// Directory of the resource engine's run lock.
     pub(crate) engine: PathBuf,
-    /// Provides the permits of runs.
     pub(crate) permits: Permits,
     /// Notified when a marker has changed.
     pub(crate) changed: Arc<Notify>,
@@ -54,7 +52,6 @@ impl StepContext {
         Ok(self.lock.admit_step(fence, cx.system.now())?)
     }
 
-    /// A runner for Puppet with this timeout.
     pub(crate) fn puppet_runner<'a>(
         &'a self,
         cx: &'a BlockingContext,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Largest summary, in bytes.
 pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
 
 /// Counters of a run. Sections that a failed run does not write are empty.
@@ -46,7 +45,6 @@ impl ProvisionRunSummary {
         count.unwrap_or_default()
     }
 
-    /// Number of resources that failed.
     pub(crate) fn failure_count(&self) -> u64 {
         let events = self.events.get("failure").and_then(Value::as_u64);
         let resources = self.resource_count("failed") + self.resource_count("failed_to_restart");

@@ -48,7 +48,6 @@ pub(crate) fn check_certificate_files(
     check_certificate(&puppet, &puppet.read_settings()?, cx)
 }
 
-/// Reads the certificate and checks that it is valid.
 fn check_certificate(
     puppet: &PuppetRunner<'_>,
     settings: &PuppetSettings,

@@ -62,7 +62,6 @@ fn start_service(
     }
 }
 
-/// Starts it with the configured command.
 fn run_daemon_command(
     options: &Options,
     cx: &BlockingContext,

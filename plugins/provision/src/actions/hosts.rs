@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::hosts::edit_hosts;
 use crate::step_context::StepContext;
 
-/// Largest hosts file, in bytes.
 const MAX_HOSTS_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::fenced_lock::LockStatus;
 use crate::step_context::StepContext;
 
-/// Accepted leases, in seconds.
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 5..=3600;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

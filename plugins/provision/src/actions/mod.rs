@@ -10,7 +10,6 @@ pub(crate) mod run;
 
 use muster_api::ActionError;
 
-/// Puppet arguments that select the server.
 fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
     let mut args = Vec::new();
     if let Some(server) = server {

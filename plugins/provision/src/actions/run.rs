@@ -101,7 +101,7 @@ pub(crate) async fn run_puppet(
     result.map_err(|error| run_error(PuppetRunClass::Stopped, reason).with_data(error.data))
 }
 
-/// Acquires a permit. Without a configured limit the run keeps the limits of others, and needs no permit where none can be stored.
+/// Without a configured limit the run keeps the limits of others, and needs no permit where none can be stored.
 async fn acquire_permit(
     context: &StepContext,
     cx: &CallContext,
@@ -141,7 +141,7 @@ fn acquire_run_lock(context: &StepContext) -> Result<CatalogRunLock, LockError> 
     CatalogRunLock::acquire(&state, &[], Duration::ZERO)
 }
 
-/// Runs Puppet once. An unsuccessful run is an error that carries the class and the known values.
+/// An unsuccessful run is an error that carries the class and the known values.
 fn run_once(puppet: &PuppetRunner<'_>, args: &[String]) -> Result<RunPuppetOutput, ActionError> {
     let settings = puppet.read_settings()?;
     let disabled = puppet.disabled_reason(&settings);
