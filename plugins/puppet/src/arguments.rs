@@ -34,10 +34,8 @@ impl PuppetRunOptions {
     }
 }
 
-/// Files that the run reads and writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PuppetRunFiles<'a> {
-    /// Puppet's program.
     pub(crate) program: &'a Path,
     /// Log file, in JSON lines.
     pub(crate) trace: &'a Path,
@@ -45,7 +43,6 @@ pub(crate) struct PuppetRunFiles<'a> {
     pub(crate) catalog: Option<&'a Path>,
 }
 
-/// Builds program and arguments.
 pub(crate) fn build_arguments(
     options: &Options,
     run_options: &PuppetRunOptions,

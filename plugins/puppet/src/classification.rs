@@ -31,10 +31,8 @@ pub(crate) struct RunEvidence {
     pub(crate) start_failure: Option<StartFailure>,
 }
 
-/// Maximum number of log lines in a result.
 pub(crate) const MAX_LOG_LINES: usize = 50;
 
-/// Writes the classified result into `outcome`.
 pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
     outcome.exitcode = evidence.exit;
     outcome.log = evidence.log.iter().take(MAX_LOG_LINES).cloned().collect();
@@ -131,7 +129,6 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     }
 }
 
-/// Class of a run, from its report.
 pub(crate) fn class_by_report(report: &PuppetRunReport) -> PuppetRunClass {
     if report.is_failed_run() {
         let has_total = report.resource_count("total").unwrap_or_default() > 0;
@@ -196,7 +193,6 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
     outcome.end_without_result(class, error);
 }
 
-/// Message for a node on which runs are disabled.
 pub(crate) fn disabled_message(reason: &str) -> String {
     format!("Puppet's runs are disabled (Reason: '{reason}')")
 }

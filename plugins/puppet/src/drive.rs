@@ -33,7 +33,6 @@ use muster_api::base::unix_millis;
 #[derive(Debug)]
 pub(crate) struct RunFailure(PuppetRunClass, String);
 
-/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct RunDriver {
     runs: Arc<PuppetRunManager>,
@@ -92,7 +91,6 @@ impl RunDriver {
         }
     }
 
-    /// Runs from the beginning.
     pub(crate) async fn run_from_start(mut self) {
         let result = self.run_attempts().await;
         self.finish_run(result).await;
@@ -223,7 +221,6 @@ impl RunDriver {
         Ok(())
     }
 
-    /// Merges the result of the run with that of its replay.
     fn merge_replay(&mut self, before: PuppetRunOutcome) {
         let replay = std::mem::replace(&mut self.record.outcome, before);
         let outcome = &mut self.record.outcome;
@@ -314,7 +311,6 @@ impl RunDriver {
     }
 }
 
-/// Result of one attempt with a permit.
 enum AttemptOutcome {
     Finished,
     /// Another Puppet run started first; try again.
@@ -349,12 +345,10 @@ impl From<JoinError> for RunFailure {
 }
 
 impl RunFailure {
-    /// The run ends with this class because of an error.
     fn from_cause(class: PuppetRunClass, error: &dyn Error) -> Self {
         Self(class, error_chain(error))
     }
 
-    /// Puppet's runs are disabled.
     fn disabled(reason: &str) -> Self {
         Self(PuppetRunClass::Disabled, classification::disabled_message(reason))
     }

@@ -6,8 +6,6 @@
 //!
 //! Out of scope: who may start a run (policies decide), and how many runs a fleet may have at once (callers or the configuration decide).
 
-#![warn(missing_docs)]
-
 mod actions;
 mod arguments;
 mod classification;
@@ -76,10 +74,8 @@ impl PuppetPlugin {
     }
 }
 
-/// What the plugin shares with others.
 #[derive(Debug, Clone)]
 pub struct PuppetShared {
-    /// Provides permits for runs.
     pub permits: PermitClient,
     /// Directory of the engine's ledger and run lock, unless the options name another one.
     pub engine_dir: PathBuf,

@@ -15,7 +15,6 @@ use crate::paths::PuppetPaths;
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::runs::PuppetRunManager;
 
-/// How often Puppet's lock is checked.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of polls between attempts to count an outside run for which no permit was acquired.
 const POLLS_PER_RETRY: u32 = 40;
@@ -107,7 +106,6 @@ impl PuppetRunMonitor {
     }
 }
 
-/// Cached location of Puppet's state directory.
 #[derive(Debug, Default)]
 struct StateDirCache {
     state: Option<PathBuf>,
@@ -115,7 +113,7 @@ struct StateDirCache {
 }
 
 impl StateDirCache {
-    /// Returns the cached directory. Calls `find` while none is known, and again every [`POLLS_PER_LOOKUP`] polls.
+    /// Calls `find` while none is known, and again every [`POLLS_PER_LOOKUP`] polls.
     fn cached_state_dir(&mut self, find: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
         if self.state.is_none() || self.polls.is_multiple_of(POLLS_PER_LOOKUP) {
             self.state = find();

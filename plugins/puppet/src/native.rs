@@ -30,7 +30,6 @@ pub(crate) enum NativeRunError {
     Run(#[from] CatalogRunError),
 }
 
-/// Acquires all locks, waiting at most `timeout`.
 pub(crate) fn acquire_locks(
     engine: &Path,
     puppet_state: &[std::path::PathBuf],
@@ -40,7 +39,7 @@ pub(crate) fn acquire_locks(
     CatalogRunLock::acquire(&state, puppet_state, timeout)
 }
 
-/// Applies the catalog; the caller holds the lock.
+/// The caller holds the lock.
 pub(crate) fn apply_catalog(
     system: &Arc<dyn System>,
     engine_dir: &Path,
@@ -69,7 +68,6 @@ pub(crate) fn apply_catalog(
     Ok(run::apply_stored_catalog(&engine, source, &state, &options, &mut |_| {})?)
 }
 
-/// Writes the result into `outcome`.
 pub(crate) fn record_result(
     outcome: &mut PuppetRunOutcome,
     result: Result<RunReport, NativeRunError>,

@@ -4,17 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// The options. Unknown keys are rejected.
+/// Unknown keys are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// Whether the node has the agent.
     pub enabled: bool,
-    /// What applies catalogs.
     pub engine: CatalogEngine,
     /// Puppet's program; when absent, that of Puppet's packages or of the distribution.
     pub command: Option<PathBuf>,
-    /// The Puppet application of a run.
     pub application: PuppetApplication,
     /// The catalog: what `application = "apply"` or `engine = "native"` applies.
     pub catalog: Option<PathBuf>,
@@ -24,19 +22,15 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// `--confdir`. This and the following are Puppet's directories, if they differ from those of its packages; each is also passed to Puppet.
     pub confdir: Option<PathBuf>,
-    /// `--codedir`.
     pub codedir: Option<PathBuf>,
     /// `--vardir`: contains the state directory with locks and reports.
     pub vardir: Option<PathBuf>,
     /// `--rundir`: contains the pid file of Puppet's daemon.
     pub rundir: Option<PathBuf>,
-    /// `--logdir`.
     pub logdir: Option<PathBuf>,
     /// `--publicdir`: contains the summary of the last run.
     pub publicdir: Option<PathBuf>,
-    /// `--ssldir`.
     pub ssldir: Option<PathBuf>,
-    /// `--certname`.
     pub certname: Option<String>,
     /// Default for spreading runs over time, if the caller does not say; Puppet's own setting applies when absent.
     pub splay: Option<bool>,
@@ -44,7 +38,6 @@ pub struct Options {
     pub splaylimit: Option<u64>,
     /// Whether callers may name another server. That server can run code on this node.
     pub allow_server_override: bool,
-    /// The permit pool.
     pub pool: String,
     /// Default limit of concurrent runs in the pool, if the caller does not say. 0: the run imposes no limit, and keeps those of other runs.
     pub limit: u32,
@@ -80,7 +73,6 @@ impl Options {
     }
 }
 
-/// What applies catalogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatalogEngine {
@@ -101,7 +93,6 @@ impl CatalogEngine {
     }
 }
 
-/// A Puppet application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PuppetApplication {

@@ -17,7 +17,6 @@ const VARDIR_CANDIDATES: [(&str, &str); 3] = [
 ];
 /// Directories that may contain the pid file of Puppet's daemon.
 const RUNDIR_CANDIDATES: [&str; 3] = ["/var/run/puppetlabs", "/run/puppetlabs", "/run/puppet"];
-/// Directories that may contain the certificates.
 const SSLDIR_CANDIDATES: [&str; 3] =
     ["/etc/puppetlabs/puppet/ssl", "/var/lib/puppet/ssl", "/etc/puppet/ssl"];
 
@@ -30,7 +29,6 @@ pub(crate) struct PuppetPaths {
     pub(crate) ssldir: PathBuf,
 }
 
-/// Puppet was not found on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PuppetPathsError {
     #[error("Puppet is not installed or has never run: none of these directories exists: {0}")]
@@ -106,7 +104,6 @@ impl PuppetPaths {
     }
 }
 
-/// Finds Puppet's program.
 pub(crate) fn find_program(
     options: &Options,
     system: &dyn System,

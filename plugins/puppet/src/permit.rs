@@ -12,7 +12,6 @@ use muster_permits::{Permit, PermitClient, PermitError, PermitRequest};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Permit parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct PermitParameters {
     pub(crate) pool: SubjectName,

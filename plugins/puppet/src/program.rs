@@ -30,7 +30,6 @@ const ORIGINAL_PATH_FILE: &str = "original.path";
 /// Maximum wait for a partially written report to be completed.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a program was not started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramStartError {
     #[error(transparent)]
@@ -41,7 +40,6 @@ pub(crate) enum ProgramStartError {
     NothingToApply,
 }
 
-/// A program that is about to be started.
 #[derive(Debug)]
 pub(crate) struct PreparedProgram<'a> {
     pub(crate) options: &'a Options,
@@ -65,7 +63,6 @@ pub(crate) struct ReadyProgram {
 }
 
 impl ReadyProgram {
-    /// Starts the program.
     pub(crate) fn start(self, system: &dyn System) -> Result<ProcessId, ProgramStartError> {
         Ok(session::start_process(system, self.argv, &self.directory, self.trace)?)
     }

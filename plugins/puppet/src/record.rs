@@ -15,10 +15,8 @@ use crate::arguments::PuppetRunOptions;
 use crate::files::report::ReportIdentity;
 
 const RECORD_FILE: &str = "run.json";
-/// Largest record that is read, in bytes.
 const MAX_RECORD_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The stored form of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PuppetRunRecord {
     pub(crate) id: Uuid,
@@ -36,7 +34,6 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) before_replay: Option<PuppetRunOutcome>,
 }
 
-/// One program that was started for a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProgramRecord {
     /// Its process; `None` from just before the start until its id is known. A daemon that was killed meanwhile finds it by the spool.
@@ -51,7 +48,6 @@ pub(crate) struct ProgramRecord {
     pub(crate) until: u64,
 }
 
-/// Stores the records of all runs of the node.
 #[derive(Debug, Clone)]
 pub(crate) struct RunRecordStore {
     directory: PathBuf,
@@ -63,12 +59,11 @@ impl RunRecordStore {
         Self { directory, keep: keep.max(1) }
     }
 
-    /// Directory of a run.
     pub(crate) fn run_directory(&self, id: Uuid) -> PathBuf {
         self.directory.join(id.to_string())
     }
 
-    /// Writes the record; it is on disk when this returns.
+    /// The record is on disk when this returns.
     pub(crate) fn write(&self, record: &PuppetRunRecord) -> Result<(), SystemError> {
         let state = StateDir::open(&self.run_directory(record.id))?;
         // A record has only strings and numbers; serialising it cannot fail.

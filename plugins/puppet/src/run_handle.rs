@@ -44,10 +44,9 @@ impl RunActivity {
     }
 }
 
-/// A run that is to begin.
 #[derive(Debug, Clone)]
 pub struct RunStart {
-    /// The id of the run. A second start with the same id is the same run.
+    /// A second start with the same id is the same run.
     pub id: Uuid,
     /// What asks for it, for its record.
     pub request: Uuid,
@@ -57,7 +56,6 @@ pub struct RunStart {
     pub host: String,
 }
 
-/// What a report says of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportedRun {
     /// The `transaction_uuid`.
@@ -152,7 +150,7 @@ impl PuppetRunHandle {
         read_last_run(system, paths.as_ref(), &self.0.engine_dir()).ok()??.ended
     }
 
-    /// What Puppet's last report says. Blocks.
+    /// Blocks.
     pub fn read_report(&self, system: &dyn System) -> Option<ReportedRun> {
         let report = PuppetRunReport::parse(&self.read_report_text(system)?)?;
         Some(ReportedRun {

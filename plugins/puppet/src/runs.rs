@@ -43,7 +43,6 @@ pub(crate) struct PuppetRunManager {
     pub(crate) state_changes: StateChanges,
 }
 
-/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct ActiveRun {
     pub(crate) outcome: watch::Sender<PuppetRunOutcome>,
@@ -57,20 +56,17 @@ pub(crate) struct ActiveRun {
     in_background: bool,
 }
 
-/// A waiter for a run. Dropping the last waiter cancels a run that has not started yet.
+/// Dropping the last waiter cancels a run that has not started yet.
 #[derive(Debug)]
 pub(crate) struct RunWaiter(Arc<ActiveRun>);
 
-/// Result of a request for a run.
 #[derive(Debug)]
 pub(crate) enum BeginRunResult {
     /// Attached to this run; `true` if an earlier request began it.
     Active(RunWaiter, bool),
-    /// The run has ended with this outcome.
     Finished(Box<PuppetRunOutcome>),
 }
 
-/// Parameters of a requested run.
 #[derive(Debug, Clone)]
 pub(crate) struct PuppetRunRequest {
     pub(crate) id: Uuid,

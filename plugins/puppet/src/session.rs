@@ -52,7 +52,6 @@ impl StopRequest {
     }
 }
 
-/// How a program ended.
 #[derive(Debug, Default)]
 pub(crate) struct SessionOutcome {
     pub(crate) exit: Option<i32>,
@@ -104,7 +103,6 @@ pub(crate) fn start_process(
     system.start_detached(&command, &spool)
 }
 
-/// The program being watched.
 #[derive(Debug)]
 pub(crate) struct ProcessWatcher<'a> {
     pub(crate) system: &'a dyn System,

@@ -20,7 +20,6 @@ const RESOURCE_COUNTERS: [(&str, &str); 5] = [
     ("skipped", "skipped"),
 ];
 
-/// The state of Puppet on the node.
 #[derive(Debug)]
 pub(crate) struct PuppetStateSource(pub(crate) Arc<PuppetRunManager>);
 

@@ -55,7 +55,7 @@ fn lock_row(name: &str, path: &Path, state: &str) -> PuppetLockRow {
     }
 }
 
-/// Row for the engine's run lock. The lock file has no content, so the lock is probed by acquiring it.
+/// The lock file has no content, so the lock is probed by acquiring it.
 fn engine_lock_row(runs: &PuppetRunManager) -> Result<PuppetLockRow, ActionError> {
     let directory = runs.engine_dir();
     let state = StateDir::open(&directory)?;

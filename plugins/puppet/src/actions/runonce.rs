@@ -88,7 +88,6 @@ async fn wait_for_outcome(
     }
 }
 
-/// Waits for the next change of the outcome.
 async fn next_outcome(updates: &mut watch::Receiver<PuppetRunOutcome>) -> PuppetRunOutcome {
     // The sender lives as long as this waiter is attached.
     let _ = updates.changed().await;
@@ -117,7 +116,6 @@ fn error_with_outcome(message: String, outcome: &PuppetRunOutcome) -> ActionErro
     ActionError::failed(message).with_output(outcome)
 }
 
-/// Validates the input before a run is begun.
 fn parse_request(
     cx: &CallContext,
     runs: &PuppetRunManager,

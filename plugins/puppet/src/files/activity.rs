@@ -14,13 +14,10 @@ use super::report::{self, PuppetRunReport};
 use super::summary::PuppetRunSummary;
 use crate::paths::PuppetPaths;
 
-/// Largest lock or pid file, in bytes.
 const MAX_LOCK_BYTES: u64 = 16 * 1024;
 
-/// Holder of one of Puppet's lock files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockHolder {
-    /// There is no lock file.
     Nobody,
     /// The lock is stale: Puppet would take it over.
     Stale(Option<u32>),
@@ -42,7 +39,6 @@ impl LockHolder {
     }
 }
 
-/// Current activity of Puppet.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentActivity {
     pub(crate) disabled: Option<String>,
@@ -52,7 +48,6 @@ pub(crate) struct AgentActivity {
 }
 
 impl AgentActivity {
-    /// The summary of the last run.
     pub(crate) fn summary(&self) -> Option<&PuppetRunSummary> {
         self.last_run.as_ref().map(|run| &run.summary)
     }
@@ -95,7 +90,7 @@ pub(crate) fn read_activity(
     })
 }
 
-/// The reason for which runs are disabled. An empty or malformed lock disables without a reason.
+/// An empty or malformed lock disables without a reason.
 pub(crate) fn disabled_reason(
     system: &dyn System,
     paths: &PuppetPaths,
@@ -133,7 +128,7 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     Ok(if is_held { LockHolder::Process(pid) } else { LockHolder::Stale(Some(pid)) })
 }
 
-/// The report of the last run. A partially written one counts as missing.
+/// A partially written one counts as missing.
 pub(crate) fn read_report(
     system: &dyn System,
     paths: &PuppetPaths,

@@ -17,7 +17,6 @@ use crate::program;
 /// Longest time between the end of a run, as its summary states it, and the time of the summary's file, in seconds.
 const MAX_WRITE_SECONDS: u64 = 5;
 
-/// A run that has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct LastRun {
     pub(crate) summary: PuppetRunSummary,
@@ -26,7 +25,6 @@ pub(crate) struct LastRun {
     files: RunFiles,
 }
 
-/// Who wrote the files.
 #[derive(Debug, Clone)]
 enum RunFiles {
     /// Puppet, below the node's root.

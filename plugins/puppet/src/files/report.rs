@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::summary::value_text;
 use super::yaml;
 
-/// Largest report, in bytes. A report of 1000 resources with all log lines has about 2 MB.
+/// A report of 1000 resources with all log lines has about 2 MB.
 pub(crate) const MAX_REPORT_BYTES: u64 = 64 * 1024 * 1024;
 /// The start of a line in Puppet's log about a refresh that a run without effect skipped.
 pub(crate) const SKIPPED_REFRESH: &str = "Would have triggered 'refresh'";
@@ -18,7 +18,6 @@ const MAX_LISTED_ITEMS: usize = 500;
 /// Longest value of a field, in bytes. Longer ones are cut: records of runs and events contain them.
 const MAX_FIELD_BYTES: usize = 1024;
 
-/// A parsed report.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PuppetRunReport {
     document: Value,
@@ -40,7 +39,6 @@ pub(crate) struct PuppetResourceEvent {
     message: String,
 }
 
-/// Status flags of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ResourceOutcome {
     pub(crate) failed: bool,

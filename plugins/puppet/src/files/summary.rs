@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::yaml;
 
-/// Largest summary, in bytes.
 pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
 
 /// In the version of Puppet that a summary of the engine names.
@@ -57,7 +56,7 @@ impl PuppetRunSummary {
         self.section_value("events", "noop").and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// All sections. `time` contains seconds per resource type besides the phases of the run.
+    /// `time` contains seconds per resource type besides the phases of the run.
     pub(crate) fn all_sections(&self) -> &Map<String, Value> {
         &self.0
     }

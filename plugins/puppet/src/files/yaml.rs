@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Parses a document. `None` if it is invalid or not a mapping: Puppet 3 writes `false` before the summary.
+/// `None` if it is invalid or not a mapping: Puppet 3 writes `false` before the summary.
 pub fn parse_mapping(text: &str) -> Option<Value> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -35,34 +35,23 @@ pub enum RefreshEvent {
         source: String,
         /// The resource to be refreshed.
         target: String,
-        /// Whether the change is certain.
         is_certain: bool,
     },
     /// The target was refreshed, or no longer needs it.
-    Refreshed {
-        /// The target.
-        target: String,
-    },
+    Refreshed { target: String },
     /// A refresh of the target began and failed.
     Failed {
-        /// The target.
         target: String,
         /// Puppet's message.
         reason: String,
     },
     /// The target could not be refreshed in this run.
-    NotRefreshed {
-        /// The target.
-        target: String,
-        /// The reason.
-        reason: &'static str,
-    },
+    NotRefreshed { target: String, reason: &'static str },
 }
 
 /// State of a run, as derived from its log so far.
 #[derive(Debug, Default)]
 pub struct TraceInterpreter {
-    /// Whether the run is in noop mode.
     is_noop: bool,
     evaluation: Option<ResourceEvaluation>,
     changed: BTreeSet<String>,
@@ -90,7 +79,6 @@ impl TraceInterpreter {
         Self { is_noop, ..Self::default() }
     }
 
-    /// Returns the effects of a log line.
     pub fn process_line(
         &mut self,
         line: &TraceLine,

@@ -15,7 +15,6 @@ use super::interpreter::{RefreshEvent, TraceInterpreter};
 use super::relations::CatalogRelations;
 use super::trace::{TraceEvent, TraceLine};
 
-/// Largest catalog that is read, in bytes.
 pub(crate) const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The ledger, the catalog and the interpreter's state for one run.
@@ -52,7 +51,6 @@ impl RefreshTracker {
         })
     }
 
-    /// Processes a log line.
     pub(crate) fn process_line(
         &mut self,
         line: &TraceLine,
@@ -77,7 +75,7 @@ impl RefreshTracker {
         self.apply_events(event)
     }
 
-    /// Processes the end of the run. `replayed` are the targets that it was to refresh.
+    /// `replayed`: the targets that the run was to refresh.
     pub(crate) fn finish_run(
         &mut self,
         replayed: &[String],

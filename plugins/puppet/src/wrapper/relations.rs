@@ -8,10 +8,8 @@ use serde_json::Value;
 
 /// Number of hexadecimal digits of a digest of parameters.
 const DIGEST_DIGITS: usize = 32;
-/// Maximum depth of nested containers.
 const MAX_CONTAINER_DEPTH: usize = 100;
 
-/// The relations of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogRelations {
     /// The catalog's spelling of each reference, by comparison key.
@@ -102,7 +100,6 @@ impl CatalogRelations {
         self.noop.contains(&comparison_key(reference))
     }
 
-    /// Whether the resource contains others.
     pub fn is_container(&self, reference: &str) -> bool {
         is_container(&comparison_key(reference), &self.container)
     }

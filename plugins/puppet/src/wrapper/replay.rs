@@ -4,10 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Title of the replay resource.
 const REPLAY_TITLE: &str = "Refreshes that earlier runs owe";
 
-/// Reference of the replay resource.
 pub fn replay_reference() -> String {
     format!("Notify[{REPLAY_TITLE}]")
 }

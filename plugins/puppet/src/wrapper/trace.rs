@@ -5,12 +5,10 @@ use serde::Deserialize;
 /// Largest line, in bytes; longer ones are skipped.
 pub const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct TraceLine {
     /// Log level: `info`, `notice`, `warning`, `err`.
     pub level: String,
-    /// The message.
     pub message: String,
     /// Source of the message: `Puppet`, `Class[Main]`, `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
@@ -28,7 +26,6 @@ pub struct TraceLine {
     pub pos: Option<u64>,
 }
 
-/// Meaning of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceEvent {
     /// The run has a catalog and begins to apply it.
@@ -91,7 +88,6 @@ impl TraceLine {
         }
     }
 
-    /// Returns the meaning of the line.
     pub fn classify_line(&self) -> TraceEvent {
         let message = self.message.as_str();
         match self.level.as_str() {
