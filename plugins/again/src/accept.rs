@@ -35,7 +35,7 @@ impl MonitorInner {
         Ok(())
     }
 
-    /// Accepts one request. On return it is on disk.
+    /// The request is on disk on return.
     pub(crate) fn accept_request(
         &self,
         request: AgainRequest,
@@ -95,7 +95,6 @@ fn find_run_in_progress(request: &AgainRequest, activity: RunActivity) -> Option
     Some(RunInProgress { run: None, process: (!is_holder).then_some(process) })
 }
 
-/// Whether this process still exists.
 pub(crate) fn is_alive(process: ProcessId) -> bool {
     ProcessId::from_pid(process.pid) == Some(process)
 }

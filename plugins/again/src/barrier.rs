@@ -11,32 +11,25 @@ use uuid::Uuid;
 use crate::plan::barrier::{BarrierCondition, RunBarrier};
 use crate::plan::request::PendingRun;
 
-/// Longest query of a condition, in bytes.
 pub const MAX_QUERY_BYTES: usize = 512;
 /// Longest filter of a condition in its JSON form, in bytes. A record has room for all conditions of a node.
 const MAX_FILTER_BYTES: usize = 2 * MAX_QUERY_BYTES;
 /// Longest time for which a condition is waited for, in seconds.
 pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
-/// Why a condition is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
-    /// The query is not valid.
     #[error("the query {query:?} is not valid")]
     Query {
-        /// The query.
         query: String,
-        /// What is wrong with it.
         #[source]
         source: muster_api::filter::FilterError,
     },
     /// It is too long for the node's record.
     #[error("the query has more than {MAX_QUERY_BYTES} bytes, or control characters")]
     Text,
-    /// It reads a data source.
     #[error("the query reads the data source `{0}`, which the directory does not have")]
     DataSource(String),
-    /// The timeout is out of range.
     #[error("the timeout is {0} s; it must be between 1 and {MAX_TIMEOUT_SECONDS} s")]
     Timeout(u64),
 }

@@ -30,7 +30,6 @@ pub(crate) fn release_barrier(
     Ok(change_output(changed, "the condition holds; the run no longer waits for it"))
 }
 
-/// The action `note_missing`.
 pub(crate) fn note_missing(
     monitor: &AgainMonitor,
     cx: &BlockingContext,

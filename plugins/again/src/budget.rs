@@ -16,7 +16,6 @@ pub const BUDGET_PERIOD: Duration = Duration::from_mins(1);
 /// Time limit of one wait for a permit; it is repeated.
 const WAIT_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// The budget, as configured on this node.
 #[derive(Debug, Clone)]
 pub struct FleetBudget {
     permits: PermitClient,
@@ -38,7 +37,6 @@ impl FleetBudget {
         Ok(Self { permits, pool: SubjectName::parse(POOL)?, limit: NonZeroU32::new(per_minute) })
     }
 
-    /// Waits for a permit.
     pub async fn acquire(
         &self,
         run: Uuid,

@@ -23,12 +23,10 @@ impl SteadyClock {
         Self(Arc::new(now))
     }
 
-    /// The time.
     pub fn now(&self) -> Millis {
         (self.0)()
     }
 
-    /// A time of the wall clock on this clock.
     pub fn convert_wall_time(&self, time: Millis, wall_now: Millis) -> Millis {
         let now = self.now();
         if time >= wall_now {

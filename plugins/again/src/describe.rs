@@ -140,7 +140,6 @@ pub(crate) fn describe_request(
     }
 }
 
-/// A row of the history.
 pub(crate) fn describe_entry(entry: &HistoryEntry) -> AgainHistoryRow {
     let (end, detail, by) = match &entry.end {
         HistoryEnd::Ran { outcome } => ("ran", outcome.clone(), None),

@@ -27,7 +27,6 @@ const TURNS_PER_REPORT: u32 = 4;
 /// Pause after a failed wait for a permit of the budget.
 const BUDGET_RETRY: Duration = Duration::from_secs(5);
 
-/// Drives the runs of this node.
 pub(crate) struct RunDriver {
     pub(crate) inner: Arc<MonitorInner>,
     pub(crate) host: String,
@@ -58,7 +57,6 @@ impl RunDriver {
         Self { inner, host, system, budget: BudgetState::None }
     }
 
-    /// Runs until `stop` is cancelled.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         tokio::select! {
             () = self.inner.puppet.until_resumed() => {}
@@ -256,7 +254,6 @@ fn observe(
     Ok((Observation { activity, step: next_step()? }, reports))
 }
 
-/// Notices new reports of Puppet.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReportWatch {
     turns: u32,

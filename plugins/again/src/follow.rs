@@ -70,7 +70,6 @@ impl RunDriver {
         begun.await.unwrap_or(Ok(())).map_err(JournalError::from)
     }
 
-    /// Follows the run that was asked for.
     pub(crate) async fn follow_run(&mut self, run: Uuid) -> Result<Duration, JournalError> {
         let (inner, system) = (Arc::clone(&self.inner), Arc::clone(&self.system));
         let found = tokio::task::spawn_blocking(move || inner.puppet.find_outcome(run)).await;
@@ -118,13 +117,11 @@ impl RunDriver {
     }
 }
 
-/// How the run that was asked for ended.
 enum RunEnd {
-    /// It took place.
     Ran,
-    /// It did not, and is pending again after this time.
+    /// The run did not take place and is pending again after this time.
     NotRun(String, Duration),
-    /// It did not, and will not.
+    /// The run did not take place and will not.
     Refused(String, SuppressReason),
 }
 
@@ -211,7 +208,7 @@ fn read_ended_run(
     }
 }
 
-/// A digest of the events of a run. The journal has no values of resources, because they may be secrets.
+/// The journal has no values of resources, because they may be secrets.
 fn digest_events(report: &ReportedRun) -> String {
     let mut digest = Sha256::new();
     for (resource, property, value) in &report.events {

@@ -9,9 +9,7 @@ use crate::plan::event::AgainEvent;
 use crate::plan::state::AgainState;
 use crate::policy::AgainPolicy;
 
-/// The file, in the directory of the agent.
 pub const JOURNAL_FILE: &str = "again.journal";
-/// Largest journal that is read, in bytes.
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// The number of lines after which the journal is rewritten.
 const MAX_LINES: usize = 1000;
@@ -48,12 +46,10 @@ impl AgainJournal {
         &self.warnings
     }
 
-    /// The state.
     pub fn state(&self) -> &AgainState {
         &self.state
     }
 
-    /// The limits.
     pub fn policy(&self) -> &AgainPolicy {
         &self.policy
     }

@@ -7,8 +7,6 @@
 //!
 //! Out of scope: whether more work is left. The manifest decides that.
 
-#![warn(missing_docs)]
-
 mod accept;
 mod actions;
 pub mod barrier;
@@ -49,7 +47,6 @@ pub struct AgainPlugin {
     monitor: AgainMonitor,
 }
 
-/// What the plugin shares with others.
 #[derive(Debug, Clone)]
 pub struct AgainShared {
     /// Begins runs.

@@ -46,7 +46,6 @@ pub(crate) struct MonitorInner {
     pub(crate) waiting: Mutex<Option<String>>,
     /// The nodes that conditions wait for.
     pub(crate) missing: MissingNodes,
-    /// Wakes the task.
     pub(crate) wake: Notify,
     /// Notified when there is a fleet event to publish.
     pub(crate) events: Notify,
@@ -55,7 +54,6 @@ pub(crate) struct MonitorInner {
     state_changes: StateChanges,
 }
 
-/// The journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The task has not opened it yet.
@@ -63,23 +61,17 @@ pub enum JournalError {
         "the journal of `again` is not open: the daemon is starting, or cannot read it; see its log"
     )]
     NotOpen,
-    /// It cannot be written.
     #[error("cannot write the journal of `again`")]
     Write(#[from] SystemError),
 }
 
-/// The parts of a monitor.
 #[derive(Debug)]
 pub struct AgainMonitorParts {
-    /// The limits of the node.
     pub policy: AgainPolicy,
-    /// The directory of the agent.
     pub directory: PathBuf,
     /// Begins and observes runs.
     pub puppet: PuppetRunHandle,
-    /// The fleet's limit.
     pub budget: FleetBudget,
-    /// The clock of waits.
     pub clock: SteadyClock,
     /// Notified when the state of the agent has changed.
     pub state_changes: StateChanges,
@@ -106,7 +98,7 @@ impl AgainMonitor {
         }))
     }
 
-    /// Runs until `stop` is cancelled. A run that was begun continues without the daemon.
+    /// A run that was begun continues without the daemon.
     pub async fn run(
         self,
         node: Arc<dyn NodeHandle>,
@@ -147,7 +139,6 @@ impl AgainMonitor {
         true
     }
 
-    /// What is wrong with the journal.
     pub fn problems(&self) -> watch::Receiver<Vec<String>> {
         self.0.problems.subscribe()
     }

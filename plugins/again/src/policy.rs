@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use muster_api::wire::Millis;
 use serde::Deserialize;
 
-/// Milliseconds in a second.
 const SECOND: Millis = 1000;
 
 /// The section `[plugins.again]`.
@@ -49,19 +48,15 @@ impl Default for AgainOptions {
     }
 }
 
-/// A limit of begun runs in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartLimit {
-    /// How many runs.
     pub count: usize,
     /// In how many milliseconds.
     pub period: Millis,
 }
 
-/// The limits of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgainPolicy {
-    /// The limits of begun runs of this node.
     pub limits: [StartLimit; 2],
     /// See [`AgainOptions::spread`], in milliseconds.
     pub spread: Millis,
@@ -76,7 +71,6 @@ pub struct AgainPolicy {
 }
 
 impl AgainPolicy {
-    /// The limits of these options.
     pub fn from_options(options: &AgainOptions) -> Self {
         let limit = |count: NonZeroU32, period: Millis| StartLimit {
             count: usize::try_from(count.get()).unwrap_or(usize::MAX),

@@ -14,39 +14,30 @@ use crate::plan::request::AgainRequest;
 
 /// The directory, in that of the agent.
 const SPOOL_DIRECTORY: &str = "requests";
-/// Largest request, in bytes.
 const MAX_REQUEST_BYTES: u64 = 64 * 1024;
 /// Most requests that are read at once; the others follow.
 const MAX_BATCH: usize = 256;
 
-/// What is handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum HandedOver {
     /// Another run is asked for.
-    Request {
-        /// The request.
-        request: Box<AgainRequest>,
-    },
-    /// The pending run is cancelled.
+    Request { request: Box<AgainRequest> },
     Cancel {
         /// Its id here, for the name of the file.
         id: Uuid,
         /// Only if a request has this group.
         group: Option<String>,
-        /// By whom.
         by: String,
     },
 }
 
-/// The directory of requests. Every call blocks on the disk.
+/// Every call blocks on the disk.
 #[derive(Debug, Clone)]
 pub struct RequestSpool(PathBuf);
 
-/// A file of the directory.
 #[derive(Debug)]
 pub struct SpooledRequest {
-    /// Its name.
     pub name: String,
     /// What it has, or why it cannot be read.
     pub content: Result<HandedOver, String>,
@@ -58,7 +49,7 @@ impl RequestSpool {
         Self(directory.join(SPOOL_DIRECTORY))
     }
 
-    /// Writes a request. On return it is on disk.
+    /// The request is on disk on return.
     pub fn hand_over(&self, content: &HandedOver) -> Result<(), SystemError> {
         let id = match content {
             HandedOver::Request { request } => request.id,
@@ -111,7 +102,6 @@ impl RequestSpool {
         list().map_err(|source| SystemError::File { verb: "list", path: self.0.clone(), source })
     }
 
-    /// Removes a file.
     pub fn remove(&self, name: &str) -> Result<(), SystemError> {
         StateDir::open(&self.0)?.remove_file(name)
     }

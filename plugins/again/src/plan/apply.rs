@@ -17,7 +17,6 @@ use crate::policy::AgainPolicy;
 const MAX_STARTS: usize = 10_000;
 
 impl AgainState {
-    /// Applies an event.
     pub fn apply(&mut self, event: &AgainEvent, policy: &AgainPolicy) {
         match event {
             AgainEvent::Snapshot { state } => *self = (**state).clone(),
@@ -340,7 +339,6 @@ impl PendingRun {
     }
 }
 
-/// One pending run of two.
 fn merge_pending(mut pending: PendingRun, newer: PendingRun) -> PendingRun {
     pending.requests += newer.requests;
     pending.reasons.extend(newer.reasons);

@@ -20,7 +20,6 @@ pub struct BarrierCondition {
     pub timeout: Millis,
 }
 
-/// How a condition ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BarrierEnd {
@@ -30,12 +29,10 @@ pub enum BarrierEnd {
     TimedOut,
 }
 
-/// A condition of the pending run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBarrier {
     /// Its id: that of the last request that has it. A release names it.
     pub id: Uuid,
-    /// The condition.
     pub condition: BarrierCondition,
     /// The end of the run that asks, by the wall clock; `None` while it goes on.
     pub after: Option<Millis>,
@@ -62,7 +59,6 @@ impl RunBarrier {
 }
 
 impl PendingRun {
-    /// Whether there is room for this condition.
     pub fn has_room_for(&self, condition: &BarrierCondition) -> bool {
         self.barriers.len() < MAX_BARRIERS || self.find_barrier(condition).is_some()
     }

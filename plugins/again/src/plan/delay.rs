@@ -6,7 +6,6 @@ use muster_api::wire::Millis;
 
 use crate::policy::{AgainPolicy, StartLimit};
 
-/// What a delay is computed from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DelayTerms {
     /// The delay that was asked for.
@@ -17,7 +16,6 @@ pub struct DelayTerms {
     pub previous_backoff: Option<Millis>,
 }
 
-/// A computed delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChosenDelay {
     /// The whole delay.

@@ -27,10 +27,8 @@ pub struct CausingRun {
     pub transaction: Option<String>,
 }
 
-/// What is known of a run that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRun {
-    /// Which run.
     pub cause: CausingRun,
     /// Whether it changed nothing, by option or by configuration.
     pub noop: bool,
@@ -55,16 +53,13 @@ pub enum SuppressReason {
     Noop,
     /// An operator cancelled it.
     Cancelled,
-    /// The deadline has passed.
     Deadline,
-    /// Puppet's runs are disabled on this node.
     Disabled,
     /// The pending run has too many conditions on other nodes.
     Conditions,
 }
 
 impl SuppressReason {
-    /// The name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Budget => "budget",
@@ -78,20 +73,14 @@ impl SuppressReason {
     }
 }
 
-/// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum AgainEvent {
     /// All earlier events, folded.
-    Snapshot {
-        /// The state.
-        state: Box<AgainState>,
-    },
-    /// A run was asked for.
+    Snapshot { state: Box<AgainState> },
     Requested {
         /// When it was accepted.
         at: Millis,
-        /// The request.
         request: Box<AgainRequest>,
         /// The run that goes on.
         during: Option<RunInProgress>,
@@ -100,66 +89,42 @@ pub enum AgainEvent {
     },
     /// The run that asked has ended, or the run that was asked for.
     RunEnded {
-        /// When.
         at: Millis,
-        /// Which run.
         run: Box<EndedRun>,
         /// A random number for the delay.
         seed: u64,
     },
-    /// The pending run begins. Written before the run is started.
-    Started {
-        /// When.
-        at: Millis,
-        /// The id of the run.
-        run: Uuid,
-    },
+    /// Written before the run is started.
+    Started { at: Millis, run: Uuid },
     /// The run that was started has not run.
     NotRun {
-        /// When.
         at: Millis,
-        /// Why.
         problem: String,
         /// The pause before it is pending again, in milliseconds.
         retry_after: Millis,
     },
     /// The pending run will not begin.
     Suppressed {
-        /// When.
         at: Millis,
-        /// Why.
         reason: SuppressReason,
         /// By whom, if by an operator.
         by: Option<String>,
     },
-    /// Conditions of the pending run have ended.
     BarriersEnded {
-        /// When.
         at: Millis,
         /// Their ids. Those that are unknown, or have ended before, change nothing.
         ids: Vec<Uuid>,
-        /// How.
         end: BarrierEnd,
     },
     /// A run without effect has reported that it would have asked for another one.
     WouldRun {
-        /// When.
         at: Millis,
-        /// The transaction of the run.
         transaction: Option<String>,
         /// The resources that would have asked.
         requesters: Vec<String>,
     },
     /// An operator has cleared limits and the state `oscillating`.
-    Reset {
-        /// When.
-        at: Millis,
-        /// By whom.
-        by: String,
-    },
+    Reset { at: Millis, by: String },
     /// The broker has these fleet events.
-    Published {
-        /// Their ids.
-        ids: Vec<Uuid>,
-    },
+    Published { ids: Vec<Uuid> },
 }

@@ -8,10 +8,8 @@ use super::event::SuppressReason;
 use super::state::AgainState;
 use crate::policy::AgainPolicy;
 
-/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// Nothing is pending.
     Idle,
     /// The started run has not ended.
     AwaitRun(Uuid),
@@ -19,7 +17,6 @@ pub enum NextStep {
     AwaitRunEnd,
     /// Nothing before this time.
     Wait {
-        /// Until when.
         until: Millis,
         /// Whether a limit of the node is the reason.
         is_limited: bool,
@@ -31,14 +28,12 @@ pub enum NextStep {
     },
     /// Conditions on other nodes are no longer waited for.
     ExpireBarriers,
-    /// Begin the run.
     Start,
     /// The pending run can no longer begin.
     Suppress(SuppressReason),
 }
 
 impl AgainState {
-    /// The next step at this time.
     pub fn next_step(&self, policy: &AgainPolicy, now: Millis) -> NextStep {
         if let Some(running) = &self.running {
             return NextStep::AwaitRun(running.run);

@@ -16,11 +16,10 @@ pub const MAX_REASONS: usize = 20;
 /// A request for another run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgainRequest {
-    /// Its id. A request that is handed over twice counts once.
+    /// A request that is handed over twice counts once.
     pub id: Uuid,
     /// The resource or user that asks: `Exec[again]`.
     pub requester: String,
-    /// Why.
     pub reason: String,
     /// The shortest delay, in milliseconds.
     pub min_delay: Millis,
@@ -45,18 +44,14 @@ pub struct AgainRequest {
     pub when: Option<BarrierCondition>,
 }
 
-/// A reason of a pending run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgainReason {
-    /// Who asked.
     pub requester: String,
-    /// Why.
     pub reason: String,
     /// How many requests had the same requester and reason.
     pub requests: u64,
 }
 
-/// The run that is pending.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingRun {
     /// Its id: the id of the first request.
@@ -65,9 +60,7 @@ pub struct PendingRun {
     pub since: Millis,
     /// Who asked and why, up to [`MAX_REASONS`].
     pub reasons: Vec<AgainReason>,
-    /// The number of requests.
     pub requests: u64,
-    /// The groups of the requests.
     pub groups: BTreeSet<String>,
     /// When the last request was made.
     pub asked_at: Millis,

@@ -11,18 +11,15 @@ use super::request::{AgainReason, PendingRun};
 
 /// Most ids of accepted requests that are remembered. A request is handed over again only if the daemon was killed between two writes.
 pub const MAX_SEEN_REQUESTS: usize = 512;
-/// Most entries of the history.
 pub const MAX_HISTORY: usize = 100;
 /// Most fleet events that wait for the broker; the oldest ones are dropped.
 pub const MAX_UNPUBLISHED: usize = 200;
 
-/// The state of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgainState {
     /// The ids of accepted requests, oldest first.
     pub seen: VecDeque<Uuid>,
-    /// The run that is pending.
     pub pending: Option<PendingRun>,
     /// The run that was started and has not ended.
     pub running: Option<StartedRun>,
@@ -44,21 +41,15 @@ pub struct AgainState {
     pub last_noop: Option<String>,
 }
 
-/// A run that was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartedRun {
-    /// The id of the run.
     pub run: Uuid,
-    /// When it was started.
     pub at: Millis,
-    /// What was pending.
     pub pending: PendingRun,
 }
 
-/// The events of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDigest {
-    /// The digest.
     pub digest: String,
     /// The transaction of the last run that had it.
     #[serde(default)]
@@ -67,7 +58,6 @@ pub struct RunDigest {
     pub identical: u32,
 }
 
-/// An entry of the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
     /// The id of the pending run.
@@ -80,39 +70,29 @@ pub struct HistoryEntry {
     pub run: Option<Uuid>,
     /// The run that asked.
     pub cause: CausingRun,
-    /// Who asked and why.
     pub reasons: Vec<AgainReason>,
-    /// The number of requests.
     pub requests: u64,
-    /// How it ended.
     pub end: HistoryEnd,
     /// How its conditions on other nodes ended; `None` without conditions.
     #[serde(default)]
     pub barrier: Option<String>,
 }
 
-/// How a pending run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryEnd {
-    /// The run took place and ended like this.
     Ran {
-        /// How the run ended.
         outcome: String,
     },
-    /// No run took place.
     Suppressed {
-        /// Why.
         reason: SuppressReason,
         /// By whom, if by an operator.
         by: Option<String>,
     },
 }
 
-/// A fleet event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredAgainEvent {
-    /// Its id.
     pub id: Uuid,
     /// Its kind: `again_pending`, ...
     pub kind: String,
@@ -122,13 +102,10 @@ pub struct StoredAgainEvent {
     pub text: String,
     /// The id of the pending run.
     pub again: Option<Uuid>,
-    /// The run.
     pub run: Option<Uuid>,
-    /// The run that asked.
     pub cause: CausingRun,
 }
 
-/// Appends to a list of bounded length.
 pub(super) fn push_bounded<T>(list: &mut VecDeque<T>, item: T, limit: usize) {
     list.push_back(item);
     while list.len() > limit {
