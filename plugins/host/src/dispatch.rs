@@ -25,25 +25,21 @@ use crate::registry::{AgentRegistry, AgentSlot};
 /// How long the host waits for a cancelled action to report what it did. Longer than the time a program has between TERM and KILL.
 const CANCEL_GRACE: Duration = Duration::from_secs(4);
 
-/// One call. The inputs are validated and the caller is authorised.
+/// The inputs are validated and the caller is authorised.
 #[derive(Debug)]
 pub struct ActionCall {
     /// The context; supplies agent, action and deadline.
     pub context: CallContext,
-    /// The inputs.
     pub input: Map<String, Value>,
 }
 
-/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallOutcome {
-    /// The status code.
     pub status: ReplyStatus,
     /// `OK`, or the error message.
     pub message: String,
     /// Detail that the status code does not carry.
     pub reason: Option<ReplyReason>,
-    /// The outputs.
     pub data: Map<String, Value>,
     /// How long the call waited for a permit.
     pub queued: Duration,
@@ -57,7 +53,6 @@ impl CallOutcome {
         Self::from_error(ActionError { status, message, reason, data: Map::new() }, Duration::ZERO)
     }
 
-    /// The outcome of an action that returned this result.
     pub fn from_result(result: Result<Map<String, Value>, ActionError>, took: Duration) -> Self {
         match result {
             Ok(data) => Self {
@@ -84,7 +79,7 @@ impl CallOutcome {
 }
 
 impl AgentRegistry {
-    /// Runs one call to completion. Always returns an outcome: a panic, a timeout, an oversized reply and an invalid reply each map to one.
+    /// Always returns an outcome: a panic, a timeout, an oversized reply and an invalid reply each map to one.
     pub async fn dispatch_call(&self, call: ActionCall) -> CallOutcome {
         let agent = call.context.agent.as_str().to_owned();
         let action = call.context.action.as_str().to_owned();

@@ -6,8 +6,6 @@
 //!
 //! Authorisation is complete before a call reaches this crate.
 
-#![warn(missing_docs)]
-
 pub mod dispatch;
 pub mod external;
 pub mod limits;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The limits of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallLimits {
     /// Calls that run at the same time.

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::limits::CallLimits;
 
-/// The agents of a node. Immutable while in use: a change creates a new registry, and running calls keep the old one.
+/// Immutable while in use: a change creates a new registry, and running calls keep the old one.
 #[derive(Debug, Clone, Default)]
 pub struct AgentRegistry {
     agents: BTreeMap<String, Arc<AgentSlot>>,
@@ -25,37 +25,28 @@ pub(crate) struct AgentSlot {
     pub(crate) waiting: Arc<AtomicUsize>,
 }
 
-/// The load of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentLoad {
-    /// The agent's name.
     pub agent: String,
     /// Calls that run.
     pub running: usize,
     /// Calls that wait for a permit.
     pub waiting: usize,
-    /// Its limits.
     pub limits: CallLimits,
 }
 
 /// Why an agent was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Two agents have the same name.
     #[error("there are two agents with the name `{name}`; remove one")]
-    Duplicate {
-        /// The name.
-        name: String,
-    },
+    Duplicate { name: String },
 }
 
 impl AgentRegistry {
-    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an agent.
     pub fn add(&mut self, agent: Agent, limits: CallLimits) -> Result<(), RegistryError> {
         let name = agent.name().to_owned();
         if self.agents.contains_key(&name) {
@@ -78,13 +69,12 @@ impl AgentRegistry {
         self.names = self.agents.keys().cloned().collect();
     }
 
-    /// Removes an agent; its running calls continue.
+    /// Running calls of the agent continue.
     pub fn remove(&mut self, name: &str) {
         self.agents.remove(name);
         self.names = self.agents.keys().cloned().collect();
     }
 
-    /// One agent.
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.get(name).map(|slot| &slot.agent)
     }

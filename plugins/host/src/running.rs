@@ -49,12 +49,10 @@ impl RunningRequests {
         all
     }
 
-    /// The number of requests.
     pub fn count(&self) -> usize {
         self.lock_entries().len()
     }
 
-    /// Whether the request with this work id is running.
     pub fn includes(&self, work: Uuid) -> bool {
         self.lock_entries().contains_key(&work)
     }

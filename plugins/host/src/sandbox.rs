@@ -30,13 +30,11 @@ use serde::{Deserialize, Serialize};
 
 pub use landlocked::LandlockSupport;
 
-/// A program and its restrictions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxPlan {
     /// The program, an absolute path.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<PathBuf>,
     /// Its complete environment.
     pub environment: BTreeMap<String, String>,
@@ -44,7 +42,6 @@ pub struct SandboxPlan {
     pub directory: PathBuf,
     /// The user; absent: the daemon's user.
     pub user: Option<UnixAccount>,
-    /// Its resource limits.
     pub limits: ResourceLimits,
     /// The files it may access; absent: all that its user may access.
     pub confinement: Option<SandboxConfinement>,
@@ -56,7 +53,6 @@ pub struct SandboxPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnixAccount {
-    /// The user.
     pub uid: u32,
     /// The main group.
     pub gid: u32,
@@ -70,13 +66,11 @@ pub struct UnixAccount {
 pub struct ResourceLimits {
     /// Address space in bytes.
     pub memory_bytes: Option<u64>,
-    /// Open files.
     pub open_files: Option<u64>,
     /// Processes and threads of the user; the kernel does not apply this to root.
     pub processes: Option<u64>,
     /// Maximum size of a file that it writes, in bytes.
     pub file_bytes: Option<u64>,
-    /// Seconds of processor time.
     pub cpu_seconds: Option<u64>,
 }
 
@@ -99,53 +93,37 @@ pub struct SandboxConfinement {
 /// Why a program did not start in its sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The argument is not a plan.
     #[error("cannot parse the sandbox plan")]
     Plan(#[source] serde_json::Error),
-    /// A resource limit cannot be set.
     #[error("cannot limit {name}")]
     Limit {
-        /// The limited resource.
         name: &'static str,
-        /// The system error.
         #[source]
         source: Errno,
     },
-    /// The user cannot be changed.
     #[error("cannot change to user {uid} and group {gid}; this requires root")]
     User {
-        /// The user.
         uid: u32,
-        /// The group.
         gid: u32,
-        /// The system error.
         #[source]
         source: Errno,
     },
-    /// `no_new_privs` cannot be set.
     #[error("cannot set no_new_privs")]
     NoNewPrivs(#[source] Errno),
-    /// The capabilities cannot be dropped.
     #[error("cannot drop the capabilities")]
     Capabilities(#[source] rustix::io::Errno),
-    /// The network namespace cannot be created.
     #[error("cannot create a network namespace")]
     Network(#[source] Errno),
-    /// The system call filter cannot be installed.
     #[error("cannot install the system call filter")]
     Seccomp(#[from] seccompiler::Error),
-    /// The Landlock rules cannot be applied.
     #[error("cannot apply the Landlock rules")]
     Landlock(#[from] RulesetError),
     /// Landlock is required but not available.
     #[error("the kernel does not support Landlock, which the configuration requires")]
     Unconfined,
-    /// The program cannot be executed.
     #[error("cannot start {}{}", program.display(), reach_hint(source))]
     Start {
-        /// The program.
         program: PathBuf,
-        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -162,18 +140,15 @@ fn reach_hint(source: &io::Error) -> &'static str {
 }
 
 impl SandboxPlan {
-    /// Encodes the plan as the helper's argument.
     pub fn to_argument(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// Decodes the plan from the helper's argument.
     pub fn from_argument(text: &str) -> Result<Self, SandboxError> {
         serde_json::from_str(text).map_err(SandboxError::Plan)
     }
 
-    /// Applies the plan and executes the program. Returns only on failure; the process must then exit, because it has dropped an unknown part of
-    /// its privileges.
+    /// Returns only on failure; the process must then exit, because it has dropped an unknown part of its privileges.
     pub fn apply_and_exec(&self) -> Result<Infallible, SandboxError> {
         umask(Mode::S_IRWXG | Mode::S_IRWXO);
         self.limits.apply_limits()?;

@@ -22,7 +22,6 @@ use super::program_log::{exit_summary, log_output, redact_secrets, sensitive_val
 use super::protocol::{self, ExternalReplyError, ExternalRequest};
 use crate::sandbox::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
-/// Deadline of an activation check.
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The `PATH` of external programs.
 const PROGRAM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -195,7 +194,7 @@ pub(super) enum ActivationError {
     Reply(#[from] ExternalReplyError),
 }
 
-/// Runs an agent's activation check. Any failure is an error that names the cause.
+/// Any failure is an error that names the cause.
 pub(super) async fn check_activation(
     program: &Path,
     agent: &str,

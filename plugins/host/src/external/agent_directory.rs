@@ -24,12 +24,10 @@ pub enum ScanMode {
     Wait,
 }
 
-/// A change that a scan found.
 #[derive(Debug)]
 pub enum AgentChange {
     /// An agent is new or has changed.
     Offered(Agent),
-    /// An agent was removed.
     Withdrawn(String),
 }
 
@@ -44,7 +42,6 @@ pub struct AgentFileProblem {
     pub problem: String,
 }
 
-/// The external agents of a node.
 #[derive(Debug)]
 pub struct AgentDirectory {
     directories: Vec<PathBuf>,
@@ -93,7 +90,6 @@ impl AgentDirectory {
         }
     }
 
-    /// The current problems.
     pub fn problems(&self) -> Vec<AgentFileProblem> {
         let entries = self.entries.iter();
         let problem = |(path, entry): (&PathBuf, &AgentEntry)| {
@@ -178,7 +174,6 @@ impl AgentEntry {
         false
     }
 
-    /// Records the result of loading.
     fn record_outcome(
         &mut self,
         path: &Path,

@@ -63,7 +63,6 @@ impl CallDirectory {
         Ok(Self(Some(directory)))
     }
 
-    /// The path of the directory.
     pub(super) fn path(&self) -> &Path {
         // The directory is taken only on drop.
         self.0.as_ref().map_or(Path::new("/"), TempDir::path)
@@ -74,7 +73,7 @@ impl CallDirectory {
         self.path().join(name)
     }
 
-    /// Reads the reply file. Returns the call directory too, so that the caller can remove it.
+    /// Returns the call directory too, so that the caller can remove it.
     pub(super) async fn read_reply(self) -> (Result<Vec<u8>, ReplyFileError>, Self) {
         let path = self.file_path("reply");
         let read = tokio::task::spawn_blocking(move || read_reply_file(&path)).await;
@@ -82,7 +81,6 @@ impl CallDirectory {
     }
 }
 
-/// Why a reply file is not read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReplyFileError {
     #[error("cannot read its reply: {0}")]

@@ -32,7 +32,6 @@ pub(super) struct AgentCandidate {
     pub(super) rights: Arc<ExecutionRights>,
 }
 
-/// The settings that loading depends on.
 #[derive(Debug, Clone)]
 pub(super) struct AgentLoadRules {
     pub(super) options: ExternalOptions,

@@ -49,7 +49,6 @@ fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The current metadata of the files.
 pub(super) fn stamp_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> FileStamps {
     paths.into_iter().map(|path| (path.clone(), FileStamp::read(path))).collect()
 }

@@ -6,7 +6,7 @@ use super::candidate::resolve_confinement;
 use super::options::ExternalAgentOptions;
 use crate::sandbox::LandlockSupport;
 
-/// The restrictions of one agent's programs on a kernel with this support. `root` is whether the daemon runs as root.
+/// `root` is whether the daemon runs as root.
 pub fn describe_enforcement(
     ddl: &AgentDdl,
     options: &ExternalAgentOptions,

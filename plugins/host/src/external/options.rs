@@ -16,11 +16,9 @@ pub const UNPRIVILEGED_USERS: [&str; 2] = ["muster-agent", "nobody"];
 /// The user with all privileges; an agent runs as it only if the configuration says so.
 pub const ROOT_USER: &str = "root";
 
-/// The directories of external agents and their privileges.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExternalOptions {
-    /// Whether external agents are enabled.
     pub enabled: bool,
     /// Directories besides `paths.ddls`. Agents are searched in each of them and in `mcollective/agent` below it.
     pub paths: Vec<PathBuf>,
@@ -47,7 +45,6 @@ impl Default for ExternalOptions {
     }
 }
 
-/// The options of one agent's programs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExternalAgentOptions {
@@ -57,13 +54,11 @@ pub struct ExternalAgentOptions {
     pub group: Option<String>,
     /// Address space in bytes.
     pub memory_bytes: Option<u64>,
-    /// Open files.
     pub open_files: Option<u64>,
     /// Processes of the user.
     pub processes: Option<u64>,
     /// Size of any one file in bytes.
     pub file_bytes: Option<u64>,
-    /// Processor time in seconds.
     pub cpu_seconds: Option<u64>,
     /// Whether access is limited to files that its DDL, `read` and `write` name.
     pub confine: ConfinementMode,
@@ -96,7 +91,6 @@ impl Default for ExternalAgentOptions {
     }
 }
 
-/// When a program is confined to files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfinementMode {
@@ -105,12 +99,10 @@ pub enum ConfinementMode {
     Declared,
     /// Always; the program does not run if the kernel does not support it.
     Required,
-    /// Never.
     Off,
 }
 
 impl ExternalOptions {
-    /// The options of this agent.
     pub fn agent_options(&self, agent: &str) -> ExternalAgentOptions {
         let found = self.agents.get(agent).or_else(|| self.agents.get("*"));
         found.cloned().unwrap_or_default()

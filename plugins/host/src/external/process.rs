@@ -33,7 +33,6 @@ pub(super) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 /// The program that applies a [`SandboxPlan`] to itself and then executes the planned program: `rpcd exec-sandboxed`.
 #[derive(Debug, Clone)]
 pub struct SandboxHelper {
-    /// The program.
     pub program: PathBuf,
     /// The arguments before the plan.
     pub arguments: Vec<OsString>,
@@ -65,17 +64,14 @@ pub(super) struct ProgramOutput {
 /// Why a group did not run or did not exit on its own.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramRunError {
-    /// It was not started.
     #[error("cannot start the sandbox of {}", program.display())]
     Start {
         program: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The plan cannot be serialised for the helper.
     #[error("cannot serialise the sandbox plan")]
     Plan(#[from] serde_json::Error),
-    /// It exceeded its deadline and was ended.
     #[error("the program did not end within {}", format_duration(*.0))]
     Timeout(Duration),
     /// The request was cancelled, and the program did not exit on its own before it was killed.

@@ -9,7 +9,6 @@ use super::process::ProgramOutput;
 const MIN_SECRET_CHARS: usize = 4;
 /// Maximum number of logged lines per stream.
 const MAX_LOGGED_LINES: usize = 100;
-/// Maximum length of a logged line, in characters.
 const MAX_LOGGED_LINE_CHARS: usize = 1000;
 /// Maximum length of a line of standard error that an error message contains, in characters.
 const MAX_QUOTED_LINE_CHARS: usize = 500;

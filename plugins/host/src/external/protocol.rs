@@ -10,13 +10,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The protocol of a request.
 pub const REQUEST_PROTOCOL: &str = "io.choria.mcorpc.external.v1.rpc_request";
-/// The protocol of a reply.
 pub const REPLY_PROTOCOL: &str = "io.choria.mcorpc.external.v1.rpc_reply";
 /// The protocol of an activation check, which asks whether an agent is active on this node.
 pub const ACTIVATION_REQUEST_PROTOCOL: &str = "io.choria.mcorpc.external.v1.activation_request";
-/// The protocol of the activation reply.
 pub const ACTIVATION_REPLY_PROTOCOL: &str = "io.choria.mcorpc.external.v1.activation_reply";
 
 const REQUEST_SCHEMA: &str = "https://choria.io/schemas/mcorpc/external/v1/rpc_request.json";
@@ -35,17 +32,13 @@ pub struct ExternalRequest<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     protocol: &'static str,
-    /// The agent.
     pub agent: &'a str,
-    /// The action.
     pub action: &'a str,
     /// The request's id, 32 hexadecimal digits.
     pub requestid: String,
-    /// The sender.
     pub senderid: &'a str,
     /// The verified caller.
     pub callerid: &'a str,
-    /// The collective.
     pub collective: &'a str,
     /// Lifetime of the request, in seconds.
     pub ttl: u64,
@@ -92,12 +85,10 @@ impl<'a> ExternalRequest<'a> {
     }
 }
 
-/// The activation check of an agent.
 pub fn activation_request(agent: &str) -> Value {
     serde_json::json!({"$schema": ACTIVATION_SCHEMA, "protocol": ACTIVATION_REQUEST_PROTOCOL, "agent": agent})
 }
 
-/// What is wrong with a reply.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExternalReplyError {
     /// The reply is missing or empty.
@@ -106,21 +97,12 @@ pub enum ExternalReplyError {
     /// Not JSON, or not of the expected structure.
     #[error("its reply is invalid: {0}")]
     Malformed(String),
-    /// A reply of another protocol.
     #[error("its reply has the protocol {found:?}; expected {expected}")]
-    Protocol {
-        /// The protocol in the reply.
-        found: String,
-        /// The expected protocol.
-        expected: &'static str,
-    },
-    /// No status.
+    Protocol { found: String, expected: &'static str },
     #[error("its reply has no `statuscode`; write 0 for success, or 1 to 5")]
     NoStatus,
-    /// An undefined status.
     #[error("its reply has the status {0}; 0 to 5 are valid")]
     Status(i64),
-    /// Outputs that the DDL does not allow.
     #[error("its outputs do not match its DDL: {0}")]
     Outputs(String),
 }
@@ -189,7 +171,6 @@ pub fn has_no_outputs(bytes: &[u8]) -> bool {
     matches!(bytes.trim_ascii(), b"" | b"null")
 }
 
-/// Decodes an activation reply.
 pub fn read_activation(bytes: &[u8]) -> Result<bool, ExternalReplyError> {
     let raw: RawActivation = parse_object(bytes)?;
     expect_protocol(raw.protocol, ACTIVATION_REPLY_PROTOCOL)?;

@@ -43,7 +43,6 @@ const SYSTEM_PATHS: [&str; 24] = [
 /// Devices that every program may write to.
 const WRITABLE_DEVICES: [&str; 1] = ["/dev/null"];
 
-/// The Landlock features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct LandlockSupport {
@@ -58,7 +57,6 @@ pub struct LandlockSupport {
 }
 
 impl LandlockSupport {
-    /// Probes the running kernel.
     pub fn probe() -> Self {
         let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let is_supported =
