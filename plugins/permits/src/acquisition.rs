@@ -20,7 +20,6 @@ use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
 /// Time in addition to a third of the lease, in which each holder renews its claim in a stream that was created again.
 const RENEWAL_GRACE: Duration = Duration::from_secs(5);
 
-/// One attempt to get a place.
 pub(crate) struct AcquireAttempt<'a> {
     pub(crate) registration: &'a PermitRegistration,
     pub(crate) terms: PlaceTerms,
@@ -44,7 +43,6 @@ impl From<BucketError> for WaitEnd {
 }
 
 impl AcquireAttempt<'_> {
-    /// Waits for a place.
     pub(crate) async fn wait_for_permit(&self) -> Result<AcquiredClaim, BucketError> {
         let mut not_before = Instant::now();
         loop {

@@ -17,7 +17,6 @@ pub(crate) struct PermitListInput {
     pool: Option<String>,
 }
 
-/// The row of a member at this time of the broker.
 fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
     PoolMemberRow {
         node: member.node.to_string(),
@@ -60,7 +59,6 @@ pub(crate) async fn list_pools(
     })
 }
 
-/// Parses a pool name from a caller's input.
 fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
     SubjectName::parse(text).map_err(|error| ActionError::invalid_input(format!("pool: {error}")))
 }

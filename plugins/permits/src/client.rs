@@ -30,36 +30,25 @@ use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
 /// How long inspections of pools, and claims of runs in progress, wait for the bucket: longer than elections take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why no permit was acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError {
-    /// The daemon has no broker connection.
     #[error("not connected to the broker, which stores the permits")]
     NotConnected,
-    /// Reading or writing the pool's entries failed.
     #[error("cannot read or write the entries of the pool {pool}")]
     Store {
-        /// The pool.
         pool: SubjectName,
-        /// The cause.
         #[source]
         source: BucketError,
     },
-    /// Opening the bucket failed.
     #[error("cannot open the bucket of permits")]
     Open {
-        /// The cause.
         #[source]
         source: BucketError,
     },
-    /// All permit slots of this node are in use.
     #[error(
         "no permit of the pool {pool}: this node already takes part in {MAX_PERMIT_SLOTS} pools, the maximum"
     )]
-    TooManyPools {
-        /// The pool.
-        pool: SubjectName,
-    },
+    TooManyPools { pool: SubjectName },
     /// No server served the bucket, up to the end of the wait.
     #[error(
         "no permit of the pool {pool}: no server of the broker has served the bucket {} for {} s; check that a majority of its servers runs with JetStream, \
@@ -67,28 +56,17 @@ pub enum PermitError {
         PERMITS_BUCKET.name,
         silence.as_secs()
     )]
-    Unavailable {
-        /// The pool.
-        pool: SubjectName,
-        /// How long.
-        silence: Duration,
-    },
-    /// The pool stayed full for the whole wait.
+    Unavailable { pool: SubjectName, silence: Duration },
     #[error("no permit of the pool {pool} within {} s; current holders: {holders}", timeout.as_secs())]
     Full {
-        /// The pool.
         pool: SubjectName,
         /// How long the request waited.
         timeout: Duration,
         /// Names of the last known holders.
         holders: String,
     },
-    /// The caller cancelled the request.
     #[error("cancelled while waiting for a permit of the pool {pool}")]
-    Cancelled {
-        /// The pool.
-        pool: SubjectName,
-    },
+    Cancelled { pool: SubjectName },
 }
 
 impl PermitError {

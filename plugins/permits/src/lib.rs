@@ -16,8 +16,6 @@
 //! [`pool`] implements the rule as a pure fold of the bucket's entries. [`PermitClient`] waits and writes. The agent `permit` lists pools and
 //! releases permits.
 
-#![warn(missing_docs)]
-
 mod acquisition;
 mod actions;
 mod client;
@@ -48,7 +46,6 @@ pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 /// Default time that a permit stays valid without a heartbeat.
 pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
-/// Builds the agent `permit`.
 pub fn build_agent(client: &PermitClient) -> Result<Agent, AgentError> {
     Agent::builtin("permit")?
         .action("list", client, actions::list_pools)
@@ -56,7 +53,6 @@ pub fn build_agent(client: &PermitClient) -> Result<Agent, AgentError> {
         .build()
 }
 
-/// The agent `permit`.
 #[derive(Debug, Clone)]
 pub struct PermitPlugin(PermitClient);
 

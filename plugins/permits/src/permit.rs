@@ -30,7 +30,6 @@ pub struct Permit {
     pool_guard: Option<OwnedMutexGuard<()>>,
 }
 
-/// A claim that holds a place.
 pub(crate) struct AcquiredClaim {
     /// The revision of the claim.
     pub(crate) fence: u64,

@@ -22,7 +22,6 @@ pub(crate) struct PermitKeeper {
     highest: Arc<AtomicUsize>,
 }
 
-/// How a permit is renewed.
 #[derive(Debug, Clone)]
 pub(crate) struct PermitRenewal {
     /// Cancelled when the permit is lost or revoked.
@@ -44,7 +43,7 @@ impl PermitKeeper {
         Self { registration, acquired, terms, renewal, highest }
     }
 
-    /// Keeps the permit. Returns when it is lost.
+    /// Returns when the permit is lost.
     pub(crate) async fn keep_permit(mut self) {
         while self.keep_until_event().await.is_ok() {}
         tracing::error!(pool = %self.registration.pool, run = %self.registration.run, "permit lost: it could not be renewed in time, or its claim was removed");

@@ -8,16 +8,13 @@ use uuid::Uuid;
 
 use crate::DEFAULT_LEASE;
 
-/// Parameters of one permit acquisition.
 #[derive(Debug, Clone)]
 pub struct PermitRequest {
-    /// The pool.
     pub pool: SubjectName,
     /// How many nodes may hold the pool at once, this node included. [`NonZeroU32::MAX`]: the run imposes no limit, and waits for those of others.
     pub limit: NonZeroU32,
     /// Higher goes first; 0 is the default.
     pub priority: i8,
-    /// The run that the permit is for.
     pub run: Uuid,
     /// The rollout that the run belongs to: its waiting runs are served in the order of their ids.
     pub rollout: Option<Uuid>,

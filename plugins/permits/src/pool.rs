@@ -66,9 +66,7 @@ impl BrokerClock {
 /// A node that waits for a place or claims one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolMember {
-    /// The node.
     pub node: Identity,
-    /// The run that the entry is for.
     pub run: Uuid,
     /// Revision of the entry, which gives the order; of a claim, the fence.
     pub revision: u64,
@@ -115,7 +113,6 @@ struct RevisionedRecord<T> {
     created: Millis,
 }
 
-/// The state of one pool.
 #[derive(Debug, Clone)]
 pub struct PermitPool {
     name: SubjectName,
@@ -125,7 +122,6 @@ pub struct PermitPool {
 }
 
 impl PermitPool {
-    /// Creates an empty pool.
     pub fn new(name: SubjectName) -> Self {
         Self { name, members: HashMap::new(), revision: 0 }
     }
@@ -140,7 +136,6 @@ impl PermitPool {
         self.apply_entry_at(entry, entry.created);
     }
 
-    /// Revision of the claim that a node has in this slot.
     pub fn claim_revision(&self, node: &Identity, slot: u8) -> Option<u64> {
         let member = self.members.get(&(node.clone(), slot))?;
         member.claim.as_ref().map(|claim| claim.revision)

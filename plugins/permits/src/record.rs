@@ -12,12 +12,9 @@ use uuid::Uuid;
 /// Longest accepted lease, in milliseconds: bounds how long a dead node can block a pool.
 const MAX_LEASE_MILLIS: u64 = 10 * 60 * 1000;
 
-/// A node waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitRecord {
-    /// The pool.
     pub pool: SubjectName,
-    /// The run that the entry is for.
     pub run: Uuid,
     /// Higher goes first; equal priorities are ordered by revision.
     pub priority: i8,
@@ -33,9 +30,7 @@ pub struct WaitRecord {
 /// A node claims a place. Whether it holds one depends on the rank of the claim's revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRecord {
-    /// The pool.
     pub pool: SubjectName,
-    /// The run that the entry is for.
     pub run: Uuid,
     /// The priority of the wait entry.
     pub priority: i8,
@@ -48,7 +43,6 @@ pub struct ClaimRecord {
     pub occupied: bool,
 }
 
-/// Kind of a bucket key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermitKeyKind {
     /// Wait entry: [`WaitRecord`].
@@ -68,7 +62,6 @@ impl PermitKeyKind {
         }
     }
 
-    /// The key of this kind for a slot of a node.
     pub fn entry_key(self, slot: u8, node: &Identity) -> String {
         permit_key(self.as_str(), slot, node.as_str())
     }

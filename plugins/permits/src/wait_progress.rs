@@ -14,7 +14,6 @@ const ABSENT_STORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a wait that has not begun is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a wait has learnt so far.
 #[derive(Debug, Default)]
 pub(crate) struct WaitProgress(Mutex<WaitState>);
 
@@ -70,7 +69,6 @@ impl WaitProgress {
         self.update(|state| state.last_claims = claims);
     }
 
-    /// The last known claims.
     pub(crate) fn last_claims(&self) -> Vec<PoolMember> {
         self.snapshot().last_claims
     }

@@ -43,7 +43,7 @@ impl WatchedPool {
         self.pool.limit_ages(self.broker_time());
     }
 
-    /// Applies the next entry of the watch; returns false when the watch has ended.
+    /// Returns false when the watch has ended.
     pub(crate) async fn apply_next_entry(
         &mut self,
         watch: &mut BucketWatch,
@@ -78,7 +78,7 @@ impl WatchedPool {
         self.received_at.elapsed()
     }
 
-    /// Applies the next entry of the watch; fails when the watch has ended.
+    /// Fails when the watch has ended.
     pub(crate) async fn require_next_entry(
         &mut self,
         watch: &mut BucketWatch,
