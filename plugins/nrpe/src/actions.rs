@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 
 use crate::check_runner::{CheckRefusal, CheckRunner, unknown_result};
 
-/// Separates arguments.
 const ARGUMENT_SEPARATOR: char = '!';
 /// Bytes of output and performance data of all commands together in a reply.
 const MAX_REPLY_BYTES: usize = 192 * 1024;
@@ -20,7 +19,7 @@ const MAX_ROW_BYTES: usize = 4 * 1024;
 /// Most bytes of each text of a single command.
 const MAX_TEXT_BYTES: usize = 48 * 1024;
 
-/// Runs one check. A state other than OK is a failure with the name of the state, and with the outputs.
+/// A state other than OK is a failure with the name of the state, and with the outputs.
 pub(crate) async fn run_command(
     runner: CheckRunner,
     cx: CallContext,

@@ -23,7 +23,7 @@ const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 const NRPE_ENVIRONMENT: [(&str, &str); 2] =
     [("NRPE_MULTILINESUPPORT", "1"), ("NRPE_PROGRAMVERSION", "4.1.0")];
 
-/// Runs checks. Clones share the limits.
+/// Clones share the limits.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckRunner(Arc<CheckRunnerInner>);
 
@@ -34,7 +34,6 @@ struct CheckRunnerInner {
     slots: Semaphore,
 }
 
-/// A run of a scheduled check.
 #[derive(Debug)]
 pub(crate) struct ScheduledRun {
     /// The command of `nrpe.cfg`.
@@ -43,7 +42,6 @@ pub(crate) struct ScheduledRun {
     pub(crate) timeout: Duration,
     /// Names the daemon in the environment of the program.
     pub(crate) owner: String,
-    /// Ends the program.
     pub(crate) cancel: CancelFlag,
 }
 
@@ -78,7 +76,6 @@ impl CheckRunner {
         Self(Arc::new(CheckRunnerInner { options, table, slots }))
     }
 
-    /// The current commands.
     pub(crate) async fn load_table(
         &self,
         cx: &CallContext,
@@ -87,7 +84,6 @@ impl CheckRunner {
         cx.run_blocking_in_context(move |cx| Ok(runner.0.table.load(&*cx.system)?)).await
     }
 
-    /// Program and arguments of a check.
     pub(crate) fn build_argv(
         &self,
         table: &CommandTable,
@@ -148,7 +144,6 @@ impl CheckRunner {
         }
     }
 
-    /// The time limit of a check.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.0.options.timeout)
     }

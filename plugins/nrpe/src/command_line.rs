@@ -8,15 +8,12 @@ use std::vec::IntoIter;
 
 use crate::nrpe_file::leading_number;
 
-/// Highest number of an argument.
 const MAX_ARGUMENT_NUMBER: usize = 16;
 /// Unquoted characters that only a shell can interpret.
 const SHELL_OPERATORS: &str = ";|&<>()`";
 
-/// Why a command line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandLineError {
-    /// There is no program.
     #[error("the command line is empty")]
     Empty,
     /// The line has an operator, a substitution, a variable or a comment.
@@ -24,18 +21,14 @@ pub enum CommandLineError {
         "the command line needs a shell for `{0}`, and none is used: put it into a script, or quote it"
     )]
     NeedsShell(String),
-    /// A quote is not closed.
     #[error("the command line has a quote {0} that is not closed")]
     OpenQuote(char),
-    /// A backslash at the end.
     #[error("the command line ends with a backslash")]
     Backslash,
-    /// The program depends on an argument.
     #[error("the program cannot come from an argument: the first word contains $ARG{0}$")]
     ProgramArgument(usize),
 }
 
-/// A command line that is split into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandTemplate {
     words: Vec<TemplateWord>,
@@ -63,7 +56,6 @@ enum LineToken {
 }
 
 impl CommandTemplate {
-    /// Splits a command line.
     pub fn parse(line: &str) -> Result<Self, CommandLineError> {
         let mut words = Vec::new();
         let mut word = None;

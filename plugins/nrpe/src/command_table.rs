@@ -11,11 +11,9 @@ use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError, Syste
 use crate::command_line::{CommandLineError, CommandTemplate};
 use crate::nrpe_file::{NrpeDirective, parse_nrpe_file};
 
-/// Largest file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Most files and directories that are read, which also ends files that include each other.
 const MAX_SOURCES: usize = 1000;
-/// Most commands.
 const MAX_COMMANDS: usize = 1000;
 /// A file that changed less than this ago is read again: a later change could leave its time as it is.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
@@ -79,12 +77,11 @@ impl CommandTableCache {
         Self { file, loaded: Mutex::default() }
     }
 
-    /// The configuration file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The current commands. Blocks.
+    /// Blocks.
     pub(crate) fn load(&self, system: &dyn System) -> SystemResult<Arc<CommandTable>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.is_current(system)) {

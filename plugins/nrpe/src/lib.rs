@@ -3,8 +3,6 @@
 //! NRPE itself is not needed. Commands come from `nrpe.cfg` and the files that it includes; they run without a shell, as the configured user, and a
 //! limited number at a time. Files of schedules say which of them run all the time; the agent keeps their states as Nagios does, and notifies no one.
 
-#![warn(missing_docs)]
-
 mod actions;
 mod check_runner;
 pub mod command_line;
@@ -27,11 +25,9 @@ use serde::Deserialize;
 use check_runner::CheckRunner;
 pub use schedule::{CheckMonitor, StoredCheckEvent};
 
-/// Highest timeout of a check, in seconds.
 const MAX_TIMEOUT_SECONDS: u64 = 3600;
 /// Directory of the states of scheduled checks, in the daemon's state directory.
 const STATE_DIRECTORY: &str = "checks";
-/// Most checks at a time.
 const MAX_CONCURRENCY: usize = 1000;
 
 /// The section `[plugins.nrpe]`.
@@ -40,13 +36,10 @@ const MAX_CONCURRENCY: usize = 1000;
 pub struct NrpeOptions {
     /// Whether the agent is enabled; by default if the configuration file exists when the daemon starts.
     pub enabled: Option<bool>,
-    /// NRPE's configuration file.
     pub config: PathBuf,
     /// Time limit of a check, in seconds. The limit of the request applies, too.
     pub timeout: u64,
-    /// Most checks that run at a time.
     pub concurrency: usize,
-    /// Directory of the schedules of checks.
     pub schedules: PathBuf,
     /// The user that checks run as if the daemon is root; by default `nrpe_user` of the configuration file, and otherwise root.
     pub user: Option<String>,
@@ -88,7 +81,6 @@ impl NrpeOptions {
     }
 }
 
-/// The agent and the data source `nrpe`.
 #[derive(Debug, Clone)]
 pub struct NrpePlugin {
     runner: CheckRunner,

@@ -8,12 +8,7 @@ use muster_contract::nrpe::is_command_name;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NrpeDirective {
     /// `command[NAME]=LINE`
-    Command {
-        /// The name.
-        name: String,
-        /// The command line.
-        line: String,
-    },
+    Command { name: String, line: String },
     /// `include=FILE`, also `include_file=FILE`
     Include(PathBuf),
     /// `include_dir=DIRECTORY`
@@ -28,7 +23,7 @@ pub enum NrpeDirective {
     CommandPrefix(String),
 }
 
-/// Parses a file. Comments, other directives, and commands that callers cannot name are left out.
+/// Comments, other directives, and commands that callers cannot name are left out.
 pub fn parse_nrpe_file(text: &str) -> Vec<NrpeDirective> {
     text.lines().filter_map(parse_line).collect()
 }

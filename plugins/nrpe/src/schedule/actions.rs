@@ -19,7 +19,6 @@ const MAX_ROWS_BYTES: usize = 256 * 1024;
 /// How often is looked whether a triggered check has ended.
 const TRIGGER_POLL: Duration = Duration::from_millis(50);
 
-/// Lists the checks of the node.
 pub(crate) async fn list_checks(
     monitor: CheckMonitor,
     _: CallContext,
@@ -65,7 +64,6 @@ pub(crate) async fn trigger_check(
     }
 }
 
-/// Acknowledges the problem of a check.
 pub(crate) async fn acknowledge_check(
     monitor: CheckMonitor,
     cx: CallContext,
@@ -95,7 +93,6 @@ pub(crate) async fn acknowledge_check(
     Ok(change_output(&monitor, Some(&check)))
 }
 
-/// Removes the acknowledgement of a check.
 pub(crate) async fn unacknowledge_check(
     monitor: CheckMonitor,
     cx: CallContext,
@@ -212,7 +209,6 @@ fn unknown_check(check: &str) -> ActionError {
     ActionError::failed(format!("this node has no scheduled check {check}"))
 }
 
-/// A time in milliseconds.
 fn check_seconds(seconds: u64) -> Result<Millis, ActionError> {
     if !(1..=MAX_SECONDS).contains(&seconds) {
         let message = format!("seconds is {seconds}: use 1 to {MAX_SECONDS}");

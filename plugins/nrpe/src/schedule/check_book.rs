@@ -21,7 +21,6 @@ const MAX_EVENT_OUTPUT_CHARS: usize = 1024;
 /// An event of a check that was not published yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCheckEvent {
-    /// Its id.
     pub id: Uuid,
     /// Its kind: `check_problem`, `check_recovery`, ...
     pub kind: String,
@@ -29,11 +28,9 @@ pub struct StoredCheckEvent {
     pub time: Millis,
     /// What happened, in a sentence.
     pub text: String,
-    /// The details.
     pub data: CheckEventData,
 }
 
-/// The states of all checks of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CheckBook {
@@ -45,12 +42,10 @@ pub(crate) struct CheckBook {
 }
 
 impl CheckBook {
-    /// Whether the whole node is in maintenance.
     pub(crate) fn is_node_in_maintenance(&self, now: Millis) -> bool {
         self.maintenance.as_ref().is_some_and(|window| now < window.until)
     }
 
-    /// Records a result.
     pub(crate) fn add_result(&mut self, check: &str, mut result: CheckResult, rules: &CheckRules) {
         result.output = shorten_text(&result.output, MAX_OUTPUT_CHARS);
         result.perfdata = shorten_text(&result.perfdata, MAX_OUTPUT_CHARS);
@@ -73,7 +68,6 @@ impl CheckBook {
         self.add_events(check, transitions, now);
     }
 
-    /// Begins a maintenance of the whole node.
     pub(crate) fn begin_maintenance(&mut self, window: MaintenanceWindow, now: Millis) {
         self.maintenance = Some(window.clone());
         self.push_event(None, &CheckTransition::MaintenanceStart(window), now);
@@ -160,7 +154,6 @@ impl CheckBook {
     }
 }
 
-/// The event of a transition.
 fn describe_event(
     check: Option<&str>,
     record: Option<&CheckRecord>,
@@ -232,7 +225,6 @@ fn describe_event(
     StoredCheckEvent { id: Uuid::now_v7(), kind: kind.to_owned(), time: now, text, data }
 }
 
-/// The text up to this number of characters.
 fn shorten_text(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),

@@ -10,10 +10,8 @@ use super::timing::{CheckTiming, next_slot};
 /// Time after which a check that has not run counts as late, besides its own timeout.
 const OVERDUE_GRACE_MILLIS: Millis = 30_000;
 
-/// What decides on the states of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckRules {
-    /// When it runs.
     pub timing: CheckTiming,
     /// Results in a row that make a problem hard; at least 1.
     pub max_attempts: u32,
@@ -21,22 +19,17 @@ pub struct CheckRules {
     pub flapping: Option<FlapThresholds>,
 }
 
-/// A result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckResult {
-    /// The state.
     pub state: CheckState,
     /// The first line.
     pub output: String,
-    /// The performance data.
     pub perfdata: String,
-    /// When it started.
     pub started: Millis,
-    /// When it ended.
     pub finished: Millis,
 }
 
-/// What is known of a check. The default is a check that has never run.
+/// The default is a check that has never run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CheckRecord {
@@ -54,17 +47,13 @@ pub struct CheckRecord {
     pub perfdata: String,
     /// The output when it got its hard state.
     pub hard_output: String,
-    /// When it ran last.
     pub last_check: Option<Millis>,
     /// When it runs next; `None` until that is planned.
     pub next_check: Option<Millis>,
     /// The time of a run within the interval, if it is not that of the splay.
     pub phase: Option<Millis>,
-    /// The last states.
     pub flaps: FlapHistory,
-    /// The acknowledgement.
     pub acknowledgement: Option<CheckAcknowledgement>,
-    /// The maintenance of this check.
     pub maintenance: Option<MaintenanceWindow>,
     /// The last state for which an event exists; `None` is OK.
     pub announced: Option<CheckState>,
@@ -72,22 +61,17 @@ pub struct CheckRecord {
     pub unscheduled_since: Option<Millis>,
 }
 
-/// What happened to a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckTransition {
     /// It has another hard state that is not OK; the one before.
     Problem(CheckState),
     /// It is OK again; the state before.
     Recovery(CheckState),
-    /// Flapping started.
     FlappingStart,
-    /// Flapping stopped.
     FlappingEnd,
-    /// A caller has acknowledged its problem.
     Acknowledged(CheckAcknowledgement),
     /// The acknowledgement was removed, by this caller, or has expired.
     Unacknowledged(Option<String>),
-    /// A maintenance begins.
     MaintenanceStart(MaintenanceWindow),
     /// A maintenance ended: this caller ended it, or it expired.
     MaintenanceEnd(Option<String>),

@@ -8,14 +8,10 @@ use muster_contract::nrpe::{
 use super::check_record::CheckRecord;
 use super::schedule_file::ScheduledCheck;
 
-/// Most checks in a record.
 const MAX_RECORDED_CHECKS: usize = 200;
-/// Most characters of an output in a record.
 const MAX_RECORDED_OUTPUT_CHARS: usize = 120;
-/// Most characters of an output in a row.
 const MAX_ROW_OUTPUT_CHARS: usize = 1024;
 
-/// A check with its schedule, and the limits that apply to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CheckView<'a> {
     pub(crate) schedule: &'a ScheduledCheck,
@@ -39,7 +35,6 @@ impl<'a> CheckView<'a> {
         self.record.is_overdue(self.timeout_millis, self.now)
     }
 
-    /// The row of the actions.
     pub(crate) fn to_row(self) -> ScheduledCheckRow {
         let (schedule, record) = (self.schedule, self.record);
         ScheduledCheckRow {

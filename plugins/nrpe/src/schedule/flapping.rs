@@ -34,7 +34,6 @@ pub struct FlapHistory {
 }
 
 impl FlapHistory {
-    /// Whether the check flaps.
     pub fn is_flapping(&self) -> bool {
         self.is_flapping
     }
@@ -52,7 +51,7 @@ impl FlapHistory {
         weights.sum::<f64>() * 100.0 / (HISTORY_LENGTH - 1) as f64
     }
 
-    /// Adds a result. Returns `true` if flapping starts, `false` if it stops, `None` otherwise.
+    /// Returns `true` if flapping starts, `false` if it stops, `None` otherwise.
     pub fn add(&mut self, state: CheckState, thresholds: Option<FlapThresholds>) -> Option<bool> {
         self.states.push(state);
         let excess = self.states.len().saturating_sub(HISTORY_LENGTH);

@@ -38,7 +38,6 @@ struct MonitorInner {
     state: Mutex<MonitorState>,
     /// Held while the file is written, so that an older state never replaces a newer one.
     writing: tokio::sync::Mutex<()>,
-    /// Wakes the task.
     wake: Notify,
     /// Notified when there is an event to publish.
     events: Notify,
@@ -72,7 +71,6 @@ impl CheckMonitor {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the files of schedules again.
     pub fn reload(&self) {
         self.lock().reload = true;
         self.0.wake.notify_one();
@@ -112,7 +110,7 @@ impl CheckMonitor {
         self.lock().views(unix_millis_now()).map(CheckView::to_row).collect()
     }
 
-    /// Changes the states for a caller. The change is on disk when this returns.
+    /// The change is on disk when this returns.
     pub(super) async fn change<T>(&self, change: impl FnOnce(&mut MonitorState, Millis) -> T) -> T {
         let result = {
             let mut state = self.lock();
@@ -247,7 +245,6 @@ impl CheckMonitor {
         (state.take_due(now), state.pause(now))
     }
 
-    /// Runs a check, and records its result.
     async fn run_check(
         &self,
         check: ScheduledCheck,

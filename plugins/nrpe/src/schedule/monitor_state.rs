@@ -20,7 +20,6 @@ use super::timing::{CheckTiming, splay_millis};
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a result without an event waits until it is written: results of many checks become one write.
 const WRITE_DELAY: Duration = Duration::from_secs(5);
-/// Shortest pause of the task.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
@@ -35,7 +34,6 @@ pub(super) struct MonitorState {
     pub(super) triggered: BTreeSet<String>,
     pub(super) node: String,
     pub(super) timeout: Duration,
-    /// A problem of the file of states.
     pub(super) file_problem: Option<String>,
     /// Whether there is something to write, and whether it may wait.
     pub(super) unsaved: Option<WriteUrgency>,
@@ -50,7 +48,6 @@ pub(super) struct MonitorState {
 pub(super) enum WriteUrgency {
     /// With the results of the next five seconds.
     Later,
-    /// At once.
     Now,
 }
 

@@ -6,7 +6,6 @@ use muster_api::system::process::{ProcessId, Signal};
 /// Names the daemon in the environment of its scheduled checks: the value is the file of states.
 pub(crate) const OWNER_VARIABLE: &str = "MUSTER_CHECK_OWNER";
 
-/// Most bytes of an environment that are read.
 const MAX_ENVIRONMENT_BYTES: u64 = 1024 * 1024;
 
 /// Ends the process groups whose leaders have this owner. Returns how many. Blocks.

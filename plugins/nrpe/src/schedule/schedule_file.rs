@@ -10,26 +10,20 @@ use toml::{Table, Value};
 
 use super::flapping::FlapThresholds;
 
-/// Most checks in a file.
 const MAX_CHECKS: usize = 500;
 /// Shortest and longest interval.
 const INTERVAL_LIMITS: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_hours(24 * 31));
-/// Longest time limit of a check.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
-/// Most attempts.
 const MAX_ATTEMPTS: u32 = 100;
 /// Attempts without a setting, as in the examples of Nagios.
 const DEFAULT_ATTEMPTS: u32 = 3;
-/// Most characters of notes.
 const MAX_NOTES_CHARS: usize = 1024;
 /// Most characters of a value in an error.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// A check as a file describes it.
 #[derive(Debug, Clone)]
 pub struct ScheduledCheck {
-    /// Its name.
     pub name: String,
     /// The command of `nrpe.cfg`.
     pub command: String,
@@ -43,29 +37,22 @@ pub struct ScheduledCheck {
     pub splay: bool,
     /// The nodes that run it; all without a condition.
     pub filter: NodeFilter,
-    /// Whether it runs.
     pub enabled: bool,
     /// Thresholds of flap detection; `None` if it is off.
     pub flapping: Option<FlapThresholds>,
     /// Time limit; the plugin's when absent.
     pub timeout: Option<Duration>,
-    /// Text for people.
     pub notes: String,
 }
 
-/// Why a file of schedules is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// It is not TOML.
     #[error("it is not TOML: {0}")]
     Syntax(String),
-    /// It has something besides checks.
     #[error("unknown key `{0}`; a file has tables [[checks]] only")]
     UnknownKey(String),
-    /// Too many entries.
     #[error("it has {0} checks; at most {MAX_CHECKS} are allowed, divide it into several files")]
     TooMany(usize),
-    /// An entry is not valid.
     #[error("{entry}: {problem}")]
     Entry {
         /// The name of the entry, or its number.
@@ -250,7 +237,6 @@ fn parse_unit(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// A value for an error.
 fn shown(value: &Value) -> String {
     shorten(&value.to_string())
 }

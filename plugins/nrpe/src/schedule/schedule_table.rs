@@ -11,11 +11,9 @@ use muster_api::system::{FileEntryKind, System, SystemResult};
 
 use super::schedule_file::{ScheduledCheck, parse_schedule_file};
 
-/// Largest file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// A file that changed less than this ago is read again: a later change could leave its times as they are.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
-/// Most files.
 const MAX_FILES: usize = 500;
 /// Most checks of a node.
 const MAX_CHECKS: usize = 1000;
@@ -24,7 +22,6 @@ const MAX_CHECKS: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct ScheduleTable {
     files: BTreeMap<PathBuf, LoadedFile>,
-    /// The checks by name.
     pub(crate) checks: BTreeMap<String, ScheduledCheck>,
     /// One line for each problem.
     pub(crate) problems: Vec<String>,

@@ -10,16 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::check_book::CheckBook;
 
-/// The version of the format.
 const FORMAT_VERSION: u32 = 1;
-/// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
-/// Name of the file.
 const FILE_NAME: &str = "states.json";
 /// Added to the name of a damaged file, which is kept for inspection.
 const DAMAGED_SUFFIX: &str = "json.damaged";
 
-/// The content.
 #[derive(Serialize, Deserialize)]
 struct StateFileContent<B> {
     version: u32,
@@ -27,7 +23,6 @@ struct StateFileContent<B> {
     book: B,
 }
 
-/// The file.
 #[derive(Debug, Clone)]
 pub(crate) struct StateFile {
     directory: PathBuf,
@@ -38,7 +33,6 @@ impl StateFile {
         Self { directory }
     }
 
-    /// The path.
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.join(FILE_NAME)
     }
@@ -69,12 +63,11 @@ impl StateFile {
         (CheckBook::default(), Some(problem))
     }
 
-    /// The bytes of the file.
     pub(crate) fn encode(book: &CheckBook) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(&StateFileContent { version: FORMAT_VERSION, book })
     }
 
-    /// Replaces the file. Blocks.
+    /// Blocks.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         replace_file(&self.path(), bytes, 0o600)

@@ -2,7 +2,6 @@
 
 use muster_api::wire::Millis;
 
-/// The times of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckTiming {
     /// Time between two runs; at least 1 ms.
