@@ -17,11 +17,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::DeployError;
 
-/// Largest file that is compared and kept, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Permission bits of files; those of packages are the same.
 const FILE_MODE: u32 = 0o644;
-/// Permission bits of programs.
 const PROGRAM_MODE: u32 = 0o755;
 /// Permission bits of directories that are missing.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -29,9 +27,7 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// A file that is to have another content than now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// Its name in deployments.
     pub name: DeployedName,
-    /// Where it is.
     pub path: PathBuf,
     /// What it has now; `None` if it does not exist.
     pub before: Option<FileContent>,
@@ -39,12 +35,9 @@ pub struct FileChange {
     pub after: Option<FileContent>,
 }
 
-/// The content of a file, and its permission bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
-    /// The bytes.
     pub bytes: Vec<u8>,
-    /// The permission bits.
     pub mode: u32,
 }
 
@@ -69,24 +62,18 @@ pub enum LinkedFiles {
     Replace,
 }
 
-/// The files of a deployment, by name.
 pub type DeployedFiles = BTreeMap<DeployedName, FileContent>;
 
-/// Why a file cannot be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum FileChangeError {
     /// It is something else, such as a link that another tool manages.
     #[error("{} is not a regular file but a link, a directory or a device; replace it by a file, or leave it out", .0.display())]
     NotRegular(PathBuf),
-    /// No file of this name can be deployed.
     #[error(transparent)]
     Name(#[from] DeployedNameError),
-    /// It cannot be read or written.
     #[error("cannot read or replace {}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

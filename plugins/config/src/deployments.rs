@@ -37,7 +37,6 @@ pub enum ConfigEffect {
 
 /// The daemon's side: where its files are, and what they mean. All functions may block.
 pub trait DaemonConfig: std::fmt::Debug + Send + Sync {
-    /// Where the file is on this node.
     fn locate(&self, name: &DeployedName) -> PathBuf;
     /// Checks settings and policies together with these changes, before anything is written. The error says what is wrong.
     fn check_planned(&self, changes: &[FileChange]) -> Result<(), String>;
@@ -47,7 +46,6 @@ pub trait DaemonConfig: std::fmt::Debug + Send + Sync {
     fn put_in_force(&self, effect: ConfigEffect);
 }
 
-/// The deployments of a daemon.
 #[derive(Debug)]
 pub struct Deployments {
     daemon: Arc<dyn DaemonConfig>,
@@ -380,7 +378,7 @@ fn check_time(seconds: u64) -> Result<(), DeployError> {
     if is_valid { Ok(()) } else { Err(DeployError::ConfirmTime(seconds)) }
 }
 
-/// What undoes a deployment. Files that something else has changed since stay as they are.
+/// Files that something else has changed since stay as they are.
 fn undo_changes(record: &DeploymentRecord) -> Result<Vec<FileChange>, DeployError> {
     let damaged = || DeployError::Unusable("the record of the deployment is damaged".to_owned());
     let changes = record.changes().ok_or_else(damaged)?;

@@ -10,7 +10,6 @@ use muster_contract::config::{DeployedNameError, MAX_DEPLOYED_BYTES, MAX_DEPLOYE
 
 use crate::changes::FileChangeError;
 
-/// Times for a confirmation, in seconds.
 pub(crate) const CONFIRM_SECONDS: std::ops::RangeInclusive<u64> = 10..=3600;
 /// When to ask again for a confirmation that comes before the files are in force.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -3,8 +3,6 @@
 //! A caller who deploys files that lock himself out cannot confirm them, so the node undoes them by itself. What the files mean is the daemon's
 //! part: see [`DaemonConfig`].
 
-#![warn(missing_docs)]
-
 mod changes;
 mod deployments;
 mod error;
@@ -30,7 +28,6 @@ pub use changes::{
 };
 pub use deployments::{ConfigEffect, DaemonConfig, Deployments};
 
-/// The agent `config`.
 #[derive(Debug)]
 pub struct ConfigPlugin(DeploymentHandle);
 
@@ -41,7 +38,6 @@ struct DeploymentHandle(Option<Arc<Deployments>>);
 impl NodePlugin for ConfigPlugin {
     const NAME: &'static str = "config";
     type Options = NoOptions;
-    /// The deployments of a daemon that runs.
     type Shared = Option<Arc<Deployments>>;
 
     fn configure(

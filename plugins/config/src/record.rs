@@ -17,7 +17,6 @@ use crate::deployments::ConfigEffect;
 /// Largest record that is read, in bytes: the files of a deployment and of the one before, with margin.
 const MAX_RECORD_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The state of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeploymentState {
@@ -49,11 +48,9 @@ pub(crate) struct DeploymentRecord {
     /// The files that the deployment consists of, and those of the one before: SHA-256 by name.
     pub(crate) files: FileDigests,
     pub(crate) earlier_files: FileDigests,
-    /// What it changed.
     pub(crate) replaced: Vec<ReplacedFile>,
 }
 
-/// A file that a deployment replaced.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ReplacedFile {
     name: DeployedName,
