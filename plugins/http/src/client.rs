@@ -4,13 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A file of certificates cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the certificates in {}", path.display())]
 pub struct CertificateFileError {
-    /// The file.
     pub path: PathBuf,
-    /// The cause.
     #[source]
     pub source: std::io::Error,
 }

@@ -48,7 +48,6 @@ impl HttpConnections {
         Self { tasks: JoinSet::new(), oldest_first: VecDeque::new(), max_waiting }
     }
 
-    /// Serves a connection in a task.
     pub fn spawn<F>(&mut self, serve: impl FnOnce(ConnectionAdmission) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

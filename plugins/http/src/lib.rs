@@ -3,8 +3,6 @@
 //! `httparse` parses heads; there is no keep-alive, and no request that changes state. [`HttpLimits`] bounds what a client can send and how long it may take,
 //! [`HttpConnections`] how many clients there are. Nothing here prints. [`build_client`] is for requests to other servers.
 
-#![warn(missing_docs)]
-
 mod client;
 mod connections;
 mod request;

@@ -6,7 +6,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::response::HttpStatus;
 
-/// Maximum number of header lines.
 const MAX_HEADERS: usize = 64;
 
 /// A request, as far as a server of pages needs it.
@@ -16,15 +15,12 @@ pub struct HttpRequest {
     pub path: String,
     /// The query, as it was sent; empty if there is none.
     pub query: String,
-    /// The header `Authorization`.
     pub authorization: Option<String>,
-    /// The header `Last-Event-ID`.
     pub last_event_id: Option<String>,
     /// Whether the body of the response is wanted: GET, not HEAD.
     pub with_body: bool,
 }
 
-/// The query of a request is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidParameters;
 
@@ -65,18 +61,15 @@ fn decode_text(text: &str, plus_is_space: bool) -> Result<String, InvalidParamet
     String::from_utf8(decoded).map_err(|_| InvalidParameters)
 }
 
-/// What was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReadRequest {
     /// The connection closed without a request.
     Empty,
     /// The request is rejected with this status.
     Invalid(HttpStatus),
-    /// A request.
     Valid(HttpRequest),
 }
 
-/// Reads a head of at most this many bytes.
 pub(crate) async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
     max_head_bytes: usize,

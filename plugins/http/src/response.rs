@@ -2,9 +2,7 @@
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-/// The status line of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of HTTP")]
 pub enum HttpStatus {
     Ok,
     BadRequest,
@@ -37,7 +35,6 @@ impl HttpStatus {
         }
     }
 
-    /// A header that belongs to the status.
     fn header(self) -> &'static str {
         match self {
             Self::NotAllowed => "Allow: GET, HEAD\r\n",
@@ -47,7 +44,6 @@ impl HttpStatus {
     }
 }
 
-/// The body of a response.
 #[derive(Debug)]
 pub enum HttpBody {
     /// A page.
@@ -56,31 +52,25 @@ pub enum HttpBody {
     Stream(mpsc::Receiver<String>),
 }
 
-/// A response.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// The status.
     pub status: HttpStatus,
-    /// The media type.
     pub content_type: &'static str,
-    /// The body.
     pub body: HttpBody,
     /// What the server holds until the response is written.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl HttpResponse {
-    /// A page of this type.
     pub fn page(status: HttpStatus, content_type: &'static str, text: impl Into<String>) -> Self {
         Self { status, content_type, body: HttpBody::Text(text.into()), permit: None }
     }
 
-    /// A page of plain text.
     pub fn plain_text(status: HttpStatus, text: impl Into<String>) -> Self {
         Self::page(status, "text/plain; charset=utf-8", text)
     }
 
-    /// The head. A stream ends with the connection, so it has no length.
+    /// A stream ends with the connection, so it has no length.
     pub(crate) fn head(&self) -> String {
         let length = match &self.body {
             HttpBody::Text(text) => format!("Content-Length: {}\r\n", text.len()),

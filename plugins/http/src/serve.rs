@@ -16,20 +16,16 @@ const MAX_LINGER_BYTES: u64 = 64 * 1024;
 /// Timeout for that read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a client may use.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpLimits {
     /// Maximum size of a request head, in bytes.
     pub head_bytes: usize,
-    /// Timeout for the request head.
     pub head_timeout: Duration,
     /// Timeout for a response, and for each part of a stream: until it is computed and written.
     pub response_timeout: Duration,
 }
 
-/// Produces the responses.
 pub trait HttpHandler: Send + Sync {
-    /// The response to this request.
     fn respond(&self, request: HttpRequest) -> impl Future<Output = HttpResponse> + Send;
 }
 
