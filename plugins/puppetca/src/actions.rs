@@ -80,7 +80,6 @@ pub(crate) fn list_names(
     Ok(output)
 }
 
-/// Shows the authority's entry of a name.
 pub(crate) fn query_status(
     service: &Arc<CaService>,
     cx: &BlockingContext,

@@ -26,7 +26,6 @@ use crate::options::Options;
 const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest certificate or key file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// Most bytes of an error response that are shown.
 const MAX_REFUSAL_BYTES: u64 = 4096;
 
 /// A configured HTTP client. It connects at the first request.
@@ -114,7 +113,6 @@ impl CaHttpClient {
         }
     }
 
-    /// The error for an HTTP response that refuses the request.
     fn refusal_error(&self, mut answer: Response<Body>) -> CaError {
         let status = answer.status().as_u16();
         let body = answer.body_mut().with_config().limit(MAX_REFUSAL_BYTES);

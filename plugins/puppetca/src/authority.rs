@@ -12,15 +12,12 @@ use serde_json::{Map, Value};
 
 use crate::name::CertName;
 
-/// State of a name at the authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CertState {
     /// A request waits for a signature.
     Requested,
-    /// The name has a certificate.
     Signed,
-    /// The certificate was revoked.
     Revoked,
 }
 
@@ -34,7 +31,7 @@ impl CertState {
     }
 }
 
-/// The authority's entry of a name. Fields that the authority omits are empty.
+/// Fields that the authority omits are empty.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CertEntry {
     pub(crate) name: String,
@@ -65,7 +62,7 @@ impl CertEntry {
     }
 }
 
-/// Access to the authority. Every call blocks.
+/// Every call blocks.
 pub(crate) trait CertAuthority {
     /// The names in a state, or all of them.
     fn list_entries(&self, state: Option<CertState>) -> Result<Vec<CertEntry>, CaError>;
@@ -82,17 +79,15 @@ pub(crate) trait CertAuthority {
     /// Signs the pending request. Returns [`CaError::Conflict`] if there is none, or if the authority's own rules forbid it.
     fn sign_request(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError>;
 
-    /// Revokes the certificate. Returns [`CaError::Conflict`] if there is none.
+    /// Returns [`CaError::Conflict`] if there is no certificate.
     fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError>;
 
     /// Deletes request and certificate without revoking. A missing entry is not an error.
     fn delete_entry(&self, name: &CertName) -> Result<(), CaError>;
 }
 
-/// An operation at the authority failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaError {
-    /// The text is not a valid certificate name.
     #[error(
         "`{name}` is not a certificate name; use at most 253 of a-z, 0-9, `.`, `_` and `-`, without `..` and without a leading `.` or `-`"
     )]
@@ -108,12 +103,10 @@ pub(crate) enum CaError {
     /// The certificate is revoked and its entry still exists.
     #[error("the certificate of {name} is revoked; clean the name before you sign a new request")]
     Revoked { name: CertName },
-    /// The request differs from the one that the caller gave.
     #[error(
         "the request of {name} was not signed: its {item} is {found}, but the caller gave {expected}"
     )]
     Mismatch { name: CertName, item: &'static str, found: String, expected: String },
-    /// The name has a certificate for another request.
     #[error(
         "{name} already has a certificate for another request: {problem}; clean the name before you sign a new request"
     )]
@@ -128,16 +121,13 @@ pub(crate) enum CaError {
         "give the `fingerprint` or the `public_key` of the request of {name}, as the node reports them; a name alone does not identify a request"
     )]
     Unproven { name: CertName },
-    /// The request asks for alternative names or extensions that are not allowed.
     #[error("the request of {name} asks for {item}, which `{rule}` does not allow")]
     Disallowed { name: CertName, item: String, rule: &'static str },
     /// The authority's data or a file is not a valid request or certificate.
     #[error("cannot use the CA's data for {name}: {problem}")]
     Document { name: CertName, problem: String },
-    /// The authority reports a state that conflicts with the operation.
     #[error("the CA rejected the operation: {text}")]
     Conflict { text: String },
-    /// The authority denies access (403).
     #[error(
         "the CA denied access (403): {text}; the client certificate needs the extension `pp_cli_auth` or a rule in auth.conf"
     )]
@@ -145,7 +135,6 @@ pub(crate) enum CaError {
     /// Any other error response.
     #[error("the request to the CA at {endpoint} failed with {status}: {text}")]
     Refused { endpoint: String, status: String, text: String },
-    /// The HTTP request failed.
     #[error("no valid response from the CA at {url}")]
     Http {
         url: String,
@@ -159,12 +148,10 @@ pub(crate) enum CaError {
         #[source]
         source: serde_json::Error,
     },
-    /// The URL is not valid, or not `https`.
     #[error(
         "`url` in [plugins.puppetca] is `{url}`; use the form `https://HOST[:PORT]`, such as https://puppet:8140"
     )]
     Url { url: String },
-    /// A certificate or key file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
@@ -174,10 +161,8 @@ pub(crate) enum CaError {
     /// The key file cannot be read, or is readable by other users.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// A certificate or key is not usable.
     #[error("cannot use {}: {problem}", path.display())]
     Pem { path: PathBuf, problem: String },
-    /// An error of files or programs.
     #[error(transparent)]
     System(#[from] SystemError),
 }

@@ -44,7 +44,6 @@ pub(crate) struct CertDetails {
     pub(crate) authorization_extensions: Map<String, Value>,
 }
 
-/// A signing request of a caller.
 #[derive(Debug, Clone)]
 pub(crate) struct SigningSpec {
     pub(crate) name: CertName,
@@ -76,7 +75,6 @@ impl CaService {
         })
     }
 
-    /// Reads the details of a name.
     pub(crate) fn query_certificate(
         ca: &dyn CertAuthority,
         name: &CertName,

@@ -11,12 +11,10 @@ use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::name::CertName;
 use crate::options::Options;
 
-/// Most bytes of output that are read.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// Most characters of the output that an error shows.
 const MAX_SHOWN_CHARS: usize = 2000;
 
-/// The command line of the authority on a system.
 pub(crate) struct CaCommandLine<'a> {
     options: &'a Options,
     system: &'a dyn System,
@@ -45,7 +43,7 @@ impl<'a> CaCommandLine<'a> {
         Self { options, system, timeout, cancel }
     }
 
-    /// Runs the command. Returns exit code, standard output, and all output as one line.
+    /// Returns exit code, standard output, and all output as one line.
     fn run_command(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
         let action = action.iter().map(|argument| (*argument).to_owned());
         let argv = self.options.command.iter().cloned().chain(action);
@@ -62,7 +60,7 @@ impl<'a> CaCommandLine<'a> {
         Ok((output.code, output.stdout, text))
     }
 
-    /// Runs an action on one name. Every exit code other than 0 is an error.
+    /// Every exit code other than 0 is an error.
     fn run_checked(&self, action: &[&str]) -> Result<(), CaError> {
         match self.run_command(action)? {
             (0, _, _) => Ok(()),

@@ -3,8 +3,6 @@
 //! Disabled unless `[plugins.puppetca] enabled = true`, on the machine that may administer the authority. There are two backends: Puppet
 //! Server's HTTP API (`api`) and its command line (`command`). `ca_service` decides what may be signed, the same way for both.
 
-#![warn(missing_docs)]
-
 mod actions;
 mod api;
 mod authority;
@@ -38,7 +36,6 @@ pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError
         .build()
 }
 
-/// The agent `puppetca`.
 #[derive(Debug, Clone)]
 pub struct PuppetcaPlugin {
     options: Options,

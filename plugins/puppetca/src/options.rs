@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The options. Unknown keys are rejected.
+/// Unknown keys are rejected.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each field is a separate configuration key")]
 pub struct Options {
-    /// Whether the agent is enabled.
     pub enabled: bool,
-    /// The backend for access to the authority.
     pub backend: CaBackend,
     /// API: URL of Puppet Server, such as `https://puppet.acme.net:8140`.
     pub url: String,
@@ -37,7 +35,6 @@ pub struct Options {
     pub allow_unproven: bool,
 }
 
-/// Backend for access to the authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaBackend {

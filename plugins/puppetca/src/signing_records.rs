@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::CertName;
 
-/// Largest record in bytes.
 const MAX_RECORD_BYTES: u64 = 4096;
 
 /// The records, one file per name.
@@ -31,7 +30,7 @@ impl SigningRecordStore {
         Self { directory }
     }
 
-    /// Writes a record and syncs it to disk.
+    /// Syncs the record to disk.
     pub(crate) fn write_record(
         &self,
         name: &CertName,
@@ -50,7 +49,6 @@ impl SigningRecordStore {
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// Removes the record of a name.
     pub(crate) fn remove_record(&self, name: &CertName) -> Result<(), SystemError> {
         StateDir::open(&self.directory)?.remove_file(name.as_str())
     }
