@@ -14,7 +14,6 @@ pub const MAX_PEM_BYTES: u64 = 64 * 1024;
 /// Prefix of Puppet's certificate extensions that grant permissions at the authority (`ppAuthCertExt`).
 const AUTHORISATION_OID_PREFIX: &str = "1.3.6.1.4.1.34380.1.3.";
 
-/// The contents of a certificate request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateRequest {
     /// The common name.
@@ -29,7 +28,6 @@ pub struct CertificateRequest {
     pub authorisations: Vec<String>,
 }
 
-/// The contents of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
     /// The common name; empty if there is none.
@@ -46,13 +44,11 @@ pub struct CertificateInfo {
     pub not_after: i64,
 }
 
-/// Parsing a request or certificate failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateParseError {
     /// The text is not PEM, or is a PEM block of another type.
     #[error("{0}")]
     Pem(String),
-    /// The DER content is malformed.
     #[error("malformed DER data: {0}")]
     Malformed(String),
     /// The subject has no common name, or more than one.
@@ -61,7 +57,7 @@ pub enum CertificateParseError {
 }
 
 impl CertificateRequest {
-    /// Parses a request in PEM form. Does not verify its signature; the authority does.
+    /// Does not verify the signature; the authority does.
     pub fn parse(pem: &str) -> Result<Self, CertificateParseError> {
         let der = decode_pem_block(pem, &["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"])?;
         let (rest, request) = X509CertificationRequest::from_der(&der)

@@ -3,8 +3,6 @@
 //! - [`document`]: parses requests and certificates from untrusted PEM text.
 //! - [`verify_certificate()`]: verifies that certificate, key and authority match.
 
-#![warn(missing_docs)]
-
 pub mod document;
 pub mod verify;
 

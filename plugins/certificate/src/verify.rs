@@ -13,7 +13,6 @@ use x509_parser::prelude::FromDer as _;
 
 use crate::document::sha256_fingerprint;
 
-/// Verification of a certificate failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateVerifyError {
     /// The text contains no certificate.
@@ -22,7 +21,6 @@ pub enum CertificateVerifyError {
     /// The key text contains no usable private key.
     #[error("cannot parse the private key")]
     Key,
-    /// The certificate belongs to another key.
     #[error("it does not match the private key of this node")]
     OtherKey,
     /// The authority text contains no certificate.
@@ -82,7 +80,7 @@ pub fn public_key_fingerprint(key: &str) -> Option<String> {
     derive_public_key(key).map(|key| sha256_fingerprint(&key))
 }
 
-/// Derives the public key with its algorithm. Returns no error detail, because the parser's message could quote the secret key.
+/// Returns no error detail, because the parser's message could quote the secret key.
 fn derive_public_key(key: &str) -> Option<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).ok()?;
     let key = ring::sign::any_supported_type(&key).ok()?;
