@@ -73,9 +73,9 @@ parity: tools puppet ## apply N random catalogs (default 200) with Puppet and wi
 	cargo build --workspace --bins --tests --locked --quiet
 	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked --profile all -E 'test(parity::)'
 
-fidelity: tools puppet ## compare with the originals and print the counts: catalogs and records of files with Puppet, PQL with PuppetDB, nrpe.cfg with NRPE, query documents with MongoDB's manual (MUSTER_SEED, MUSTER_PQL_QUERIES; part of test-all)
+fidelity: tools puppet ## compare with the originals and print the counts: catalogs and records of files with Puppet, PQL with PuppetDB, nrpe.cfg with NRPE, filters, policies, inputs and summaries with Choria's own tests, query documents with MongoDB's manual (MUSTER_SEED, MUSTER_PQL_QUERIES; part of test-all)
 	cargo build --workspace --bins --tests --locked --quiet
-	cargo nextest run --workspace --locked --profile all --no-capture -E 'test(/long::pql::|parity::|checks::original::|mongodb::/)'
+	cargo nextest run --workspace --locked --profile all --no-capture -E 'test(/long::pql::|parity::|checks::original::|choria::|mongodb::/)'
 
 LOAD := target/release/load
 
