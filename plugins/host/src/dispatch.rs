@@ -2,7 +2,7 @@
 //!
 //! An action that replies from memory needs neither task nor deadline and runs inline ([`AgentRegistry::answer_immediately`]).
 
-use muster_api::base::{duration_millis, format_duration};
+use muster_api::base::{duration_millis, format_duration, round_limit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -286,7 +286,7 @@ async fn run_action(
         () = tokio::time::sleep_until(deadline + grace) => {
             cancel.cancel();
             task.abort();
-            let limit = deadline.saturating_duration_since(started_at);
+            let limit = round_limit(deadline.saturating_duration_since(started_at));
             return timeout_outcome(limit, started_at.elapsed());
         }
         () = cancel.cancelled() => {

@@ -18,6 +18,6 @@ pub use text::{
     with_causes,
 };
 pub use time::{
-    duration_millis, format_duration, format_millis, format_rfc3339, format_utc, since_epoch,
-    unix_millis, unix_millis_now,
+    duration_millis, format_duration, format_millis, format_rfc3339, format_utc, round_limit,
+    since_epoch, unix_millis, unix_millis_now,
 };

@@ -62,6 +62,11 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
+/// A time limit as it was given, from what was left of it when the work began: rounded up to 10 ms.
+pub fn round_limit(left: Duration) -> Duration {
+    Duration::from_millis(duration_millis(left + Duration::from_nanos(9_999_999)) / 10 * 10)
+}
+
 /// A number of milliseconds for people, as [`format_duration`] prints it.
 pub fn format_millis(millis: u64) -> String {
     format_duration(Duration::from_millis(millis))
@@ -72,7 +77,8 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::{
-        duration_millis, format_duration, format_millis, format_rfc3339, format_utc, unix_millis,
+        duration_millis, format_duration, format_millis, format_rfc3339, format_utc, round_limit,
+        unix_millis,
     };
 
     #[test]
@@ -81,6 +87,13 @@ mod tests {
         assert_eq!(format_utc(u64::MAX), u64::MAX.to_string());
         assert_eq!(format_rfc3339(1_500), "1970-01-01T00:00:01.500Z");
         assert_eq!(format_rfc3339(u64::MAX), u64::MAX.to_string());
+    }
+
+    #[test]
+    fn limits_are_rounded_up_to_what_was_given() {
+        for (nanos, millis) in [(0, 0), (1, 10), (999_839_825, 1000), (1_000_000_000, 1000)] {
+            assert_eq!(round_limit(Duration::from_nanos(nanos)), Duration::from_millis(millis));
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn explain_number(error: clap::Error) -> clap::Error {
     match error.kind() {
         ErrorKind::UnknownArgument if argument.parse::<f64>().is_ok() => clap::Error::raw(
             ErrorKind::InvalidValue,
-            format!("'{argument}' is negative; the option before it takes a positive number\n"),
+            format!("'{argument}' is neither an option of this command nor a positive number\n"),
         ),
         ErrorKind::ValueValidation if error.to_string().contains("invalid digit") => {
             clap::Error::raw(
@@ -187,8 +187,11 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         for (line, expected) in [
-            ("rpc events -t -5", "error: '-5' is negative;"),
-            ("rpc find --discovery-timeout -5", "error: '-5' is negative;"),
+            (
+                "rpc events -t -5",
+                "error: '-5' is neither an option of this command nor a positive number",
+            ),
+            ("rpc find --discovery-timeout -5", "error: '-5' is neither an option"),
             ("rpc run true -t -5", "'--timeout <SECONDS>': expected a whole number"),
             ("rpc do rpcutil ping --expect x", "'--expect <N>': expected a whole number"),
             ("rpc tunnel db1 ssh", "'<PORT>': expected a whole number"),

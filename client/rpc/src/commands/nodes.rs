@@ -190,7 +190,8 @@ pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResu
         let history = fleet.read_history(&args.node).await?;
         return node_history::show_history(&args, &history, json.as_ref(), cx);
     }
-    let mut output = fleet.show_registered(args.node.as_str(), args.verify).await?;
+    let shown = fleet.show_registered(args.node.as_str(), args.verify).await;
+    let mut output = shown.inspect_err(|_| cx.suggest_nodes([&args.node]))?;
     let verified = match output.record.take() {
         Some(record) if args.verify => {
             Some(fleet.is_record_authentic(&args.node, &record, &output))

@@ -215,6 +215,10 @@ impl<'a> SshSession<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.cx.suggest_nodes(read.refused.iter().filter_map(|refused| match refused {
+            SshNodeError::Unknown(node) => Some(node),
+            _ => None,
+        }));
         let owners = self.fleet.read_host_key_owners(&read.nodes).await?;
         read.nodes.retain(|node| match owners.check_node(node) {
             Ok(()) => true,

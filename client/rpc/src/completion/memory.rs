@@ -124,8 +124,15 @@ impl SeenNamesCache {
         };
         self.classes.extend(exact(filter.classes()));
         self.agents.extend(exact(filter.agents()));
-        for term in filter.facts().iter().filter(|term| term.operator() == FactOperator::Equal) {
-            self.add_fact(term.fact_path().as_str(), &Value::from(term.value_text()));
+        for term in filter.facts() {
+            match term.operator() {
+                FactOperator::Equal => {
+                    self.add_fact(term.fact_path().as_str(), &Value::from(term.value_text()));
+                }
+                // A node without the fact matches these, too.
+                FactOperator::NotEqual | FactOperator::NotMatch => {}
+                _ => self.add_fact(term.fact_path().as_str(), &Value::Null),
+            }
         }
     }
 }
@@ -198,7 +205,7 @@ mod tests {
         assert_eq!(values(&seen, "os.family"), ["Debian", "RedHat"]);
         assert_eq!(values(&seen, "country"), ["uk"]);
         assert!(seen.classes.contains("redis") && seen.agents.contains("shell"));
-        assert!(!seen.facts.contains_key("ram"), "a comparison names no value");
+        assert!(seen.facts["ram"].is_empty(), "a comparison names no value");
     }
 
     #[test]

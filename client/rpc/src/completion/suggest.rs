@@ -37,7 +37,12 @@ pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> 
         match seen.facts.get(fact) {
             None => {
                 let facts = seen.facts.keys().cloned().collect();
-                suggestions.extend(suggest_name((subject, "the fact"), fact, &facts));
+                let similar = suggest_name((subject, "the fact"), fact, &facts);
+                suggestions.push(similar.unwrap_or_else(|| {
+                    format!(
+                        "the fact {fact:?} was not seen yet; `rpc facts` lists those of all nodes"
+                    )
+                }));
             }
             Some(values) if term.operator() == FactOperator::Equal => {
                 let kind = format!("the fact {fact} with the value");
@@ -157,6 +162,10 @@ mod tests {
         assert_eq!(
             suggest("contry=uk"),
             ["no node has the fact \"contry\"; did you mean \"country\"?"]
+        );
+        assert_eq!(
+            suggest("zone=a"),
+            ["the fact \"zone\" was not seen yet; `rpc facts` lists those of all nodes"]
         );
         assert_eq!(
             suggest("os.family=Debain"),

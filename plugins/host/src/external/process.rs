@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use muster_api::base::format_duration;
+use muster_api::base::{format_duration, round_limit};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -160,7 +160,7 @@ struct ProgramSupervisor {
 
 impl ProgramSupervisor {
     async fn supervise(mut self) -> Result<ProgramOutput, ProgramRunError> {
-        let limit = self.deadline.saturating_duration_since(Instant::now());
+        let limit = round_limit(self.deadline.saturating_duration_since(Instant::now()));
         let stdout = self.child.stdout.take().map(|stream| tokio::spawn(read_capped(stream)));
         let stderr = self.child.stderr.take().map(|stream| tokio::spawn(read_capped(stream)));
         let stop_reason = tokio::select! {

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use muster_base::round_limit;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -238,7 +239,7 @@ fn termination_reason(
         return Some(TerminationReason::Cancelled);
     }
     timeout_at.filter(|timeout_at| now >= *timeout_at)?;
-    command.timeout.map(TerminationReason::Timeout)
+    command.timeout.map(|timeout| TerminationReason::Timeout(round_limit(timeout)))
 }
 
 /// The process group of a child that is not reaped yet.
