@@ -192,7 +192,7 @@ async fn explain_shows_the_request_without_sending_it() {
     assert!(!document.to_string().contains("s3cret"), "{document}");
 
     let named = describe_output(
-        &fixture.rpc.run(&["explain", "work", "do", "what=x", "-I", "n1", "-v"]).await,
+        &fixture.rpc.run(&["explain", "do", "work", "do", "what=x", "-I", "n1", "-v"]).await,
     );
     assert!(named.contains("muster.work.do.node.n1"), "{named}");
     assert!(!named.contains("Discovery request"), "{named}");

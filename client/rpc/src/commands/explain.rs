@@ -24,9 +24,18 @@ use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanati
 /// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
+/// The agent and the words after it, also of a whole line of `rpc do`.
+fn without_do<'a>(agent: &'a str, words: &'a [String]) -> (&'a str, &'a [String]) {
+    match words {
+        [first, rest @ ..] if agent == "do" && !first.contains('=') => (first, rest),
+        _ => (agent, words),
+    }
+}
+
 pub async fn run(args: ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.query.filters)?;
-    let words = RequestWords::parse(&args.agent, &args.words)?;
+    let (agent, words) = without_do(&args.agent, &args.words);
+    let words = RequestWords::parse(agent, words)?;
     let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings_if_any()?;
     let schemas = AgentSchemas::load(settings.as_ref())?;
