@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+mod action;
 pub mod aggregate;
 mod attributes;
 mod builtin;
@@ -26,6 +27,9 @@ pub mod validate;
 mod value_type;
 mod violation;
 
+pub use action::{
+    Action, ActionList, ActionProperties, AgentContract, EmptyInput, OutputAggregate,
+};
 pub use attributes::AttributeChecking;
 pub use builtin::{BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, builtin_agent, builtin_data};
 pub use data::{DataDdl, DataExample};

@@ -2,17 +2,12 @@
 
 use std::pin::Pin;
 
-use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::context::CallContext;
 use crate::error::ActionError;
-
-/// The inputs of an action that takes none.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-pub struct EmptyInput {}
 
 /// The state of an action that needs none. Not `Copy`, so that functions take it by reference as they take any other state.
 #[derive(Debug, Clone)]

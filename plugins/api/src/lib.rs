@@ -68,7 +68,7 @@ pub mod state;
 pub mod testing;
 mod throttle;
 
-pub use action::{ActionFuture, ActionHandler, EmptyInput, NoState};
+pub use action::{ActionFuture, ActionHandler, NoState};
 pub use agent::{Agent, AgentBuilder, AgentError};
 pub use context::{BlockingContext, CallContext, CallSender, WorkEnd};
 pub use data_source::{DataSourceError, ValidatedDataSource};
@@ -76,6 +76,7 @@ pub use error::ActionError;
 pub use finding::{FindingLevel, HealthFinding};
 pub use muster_base as base;
 pub use muster_ddl as ddl;
+pub use muster_ddl::EmptyInput;
 pub use muster_filter as filter;
 pub use muster_system as system;
 pub use muster_wire as wire;
