@@ -1,4 +1,4 @@
-//! Inputs and outputs of the built-in agents that other crates read or write, one module for each agent.
+//! The built-in agents as types: their actions, inputs and outputs, one module for each agent. Their DDLs are generated from these types.
 //!
 //! Readers accept values of other versions: unknown fields are ignored, and a field that is missing or null has its default.
 

@@ -1,0 +1,31 @@
+//! The committed documents equal the generated ones, byte for byte. `UPDATE_GOLDEN=1` rewrites them.
+
+use std::path::Path;
+use std::{env, fs};
+
+/// The agents whose actions are types.
+fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
+    Vec::new()
+}
+
+#[test]
+fn documents_are_generated_from_the_types_of_their_actions() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ddl/agents");
+    let mut differences = Vec::new();
+    for (name, document) in generated_documents() {
+        let path = directory.join(format!("{name}.json"));
+        let document = document.unwrap_or_else(|problem| panic!("{problem}"));
+        if env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &document).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        let lines = committed.lines().zip(document.lines()).enumerate();
+        let first =
+            lines.map(|(at, (old, new))| (at + 1, old, new)).find(|(_, old, new)| old != new);
+        if committed != document {
+            differences.push(format!("{name}.json: {first:?}"));
+        }
+    }
+    let advice = "UPDATE_GOLDEN=1 rewrites the documents";
+    assert!(differences.is_empty(), "{}\n{advice}", differences.join("\n"));
+}
