@@ -67,6 +67,7 @@ pub mod progress;
 pub mod state;
 pub mod testing;
 mod throttle;
+mod typed_agent;
 
 pub use action::{ActionFuture, ActionHandler, NoState};
 pub use agent::{Agent, AgentBuilder, AgentError};
@@ -87,3 +88,4 @@ pub use node::{
 pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};
 pub use state::{StateChanges, StateSource};
 pub use throttle::LogThrottle;
+pub use typed_agent::TypedAgentBuilder;
