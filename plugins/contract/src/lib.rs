@@ -9,6 +9,7 @@ pub mod config;
 pub mod directory;
 pub mod filecopy;
 pub mod motd;
+pub mod nettest;
 pub mod nrpe;
 pub mod permit;
 pub mod provision;

@@ -9,6 +9,7 @@ mod actions;
 mod tests;
 
 use muster_api::{Agent, AgentError, NoState, StatelessPlugin};
+use muster_contract::nettest::{NettestAgent, NettestConnect, NettestDns, NettestPing};
 
 use actions::{connect, dns, ping};
 
@@ -20,11 +21,13 @@ impl StatelessPlugin for NettestPlugin {
     const NAME: &'static str = "nettest";
 
     fn create_agent() -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .action("connect", &NoState, connect::connect_port)
-            .action("dns", &NoState, dns::resolve_name)
-            .blocking_action("ping", &NoState, ping::ping_host)
-            .ending_at_deadline(["connect", "dns", "ping"])
+        Agent::builder_for::<NettestAgent>()?
+            .action(NettestConnect, &NoState, connect::connect_port)
+            .action(NettestDns, &NoState, dns::resolve_name)
+            .blocking_action(NettestPing, &NoState, ping::ping_host)
+            .ending_at_deadline(NettestConnect)
+            .ending_at_deadline(NettestDns)
+            .ending_at_deadline(NettestPing)
             .build()
     }
 }

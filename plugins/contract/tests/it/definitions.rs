@@ -3,9 +3,13 @@
 use std::path::Path;
 use std::{env, fs};
 
+use muster_contract::nettest::NettestAgent;
+
+use crate::generator::generate_document;
+
 /// The agents whose actions are types.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
-    Vec::new()
+    vec![generate_document::<NettestAgent>()]
 }
 
 #[test]

@@ -1,28 +1,11 @@
 //! `connect`: opens a TCP connection and closes it. A closed port is a successful reply, not a failure.
 
 use muster_api::{ActionError, CallContext, NoState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::nettest::{NettestConnectInput, NettestConnectOutput};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::{effective_timeout, round_millis};
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct NettestConnectInput {
-    host: String,
-    port: u32,
-    /// In seconds.
-    timeout: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct NettestConnectOutput {
-    connected: bool,
-    result: String,
-    address: Option<String>,
-    ms: f64,
-}
 
 pub(crate) async fn connect_port(
     _: NoState,

@@ -3,25 +3,11 @@
 use std::collections::BTreeSet;
 
 use muster_api::{ActionError, CallContext, NoState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::nettest::{NettestDnsInput, NettestDnsOutput};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout};
 
 use super::{effective_timeout, round_millis};
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct NettestDnsInput {
-    name: String,
-    /// In seconds.
-    timeout: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct NettestDnsOutput {
-    addresses: Vec<String>,
-    ms: f64,
-}
 
 pub(crate) async fn resolve_name(
     _: NoState,

@@ -4,27 +4,9 @@ use std::time::Duration;
 
 use muster_api::system::Command;
 use muster_api::{ActionError, BlockingContext, NoState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::nettest::{NettestPingInput, NettestPingOutput};
 
 use super::effective_timeout;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct NettestPingInput {
-    host: String,
-    count: u32,
-    /// In seconds, for each echo.
-    timeout: u64,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct NettestPingOutput {
-    alive: bool,
-    sent: u32,
-    received: u32,
-    /// Average in milliseconds.
-    rtt: Option<f64>,
-}
 
 pub(crate) fn ping_host(
     _: &NoState,
