@@ -12,6 +12,7 @@ pub mod motd;
 pub mod nettest;
 pub mod nrpe;
 pub mod permit;
+pub mod process;
 pub mod provision;
 pub mod provisioner;
 pub mod puppet;

@@ -13,6 +13,7 @@ mod tests;
 use muster_api::{
     Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
 };
+use muster_contract::process::{ProcessAgent, ProcessKill, ProcessList, ProcessSummary};
 
 use actions::{kill, list, summary};
 
@@ -24,10 +25,10 @@ impl StatelessPlugin for ProcessPlugin {
     const NAME: &'static str = "process";
 
     fn create_agent() -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .blocking_action("list", &NoState, list::list_processes)
-            .blocking_action("summary", &NoState, summary::summarise_processes)
-            .blocking_action("kill", &NoState, kill::signal_processes)
+        Agent::builder_for::<ProcessAgent>()?
+            .blocking_action(ProcessList, &NoState, list::list_processes)
+            .blocking_action(ProcessSummary, &NoState, summary::summarise_processes)
+            .blocking_action(ProcessKill, &NoState, kill::signal_processes)
             .build()
     }
 

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::{env, fs};
 
 use muster_contract::nettest::NettestAgent;
+use muster_contract::process::ProcessAgent;
 
 use crate::generator::generate_document;
 
 /// The agents whose actions are types.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
-    vec![generate_document::<NettestAgent>()]
+    vec![generate_document::<NettestAgent>(), generate_document::<ProcessAgent>()]
 }
 
 #[test]

@@ -7,43 +7,26 @@ use std::collections::BTreeSet;
 use muster_api::base::error_chain;
 use muster_api::system::{ProcessId, Signal, System};
 use muster_api::{ActionError, BlockingContext, NoState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::process::{ProcessKillInput, ProcessKillOutput};
 
 use super::{ProcessFilter, read_stat};
 
 /// Most processes that one call signals. A pattern that matches more is treated as a mistake.
 const MAX_SIGNALLED: usize = 200;
 
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ProcessKillInput {
-    pattern: Option<String>,
-    pid: Option<u32>,
-    user: Option<String>,
-    signal: String,
-    plan: bool,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProcessKillOutput {
-    matched: usize,
-    signalled: usize,
-    pids: Vec<u32>,
-}
-
-impl ProcessKillOutput {
-    /// Fails if any process could not be signalled. Runs after all signals were sent, so one error does not stop the others.
-    fn fail_on_errors(self, errors: &[String]) -> Result<Self, ActionError> {
-        let Some(first) = errors.first() else {
-            return Ok(self);
-        };
-        let message = match errors.len() {
-            1 => first.clone(),
-            count => format!("{first}; and {} more", count - 1),
-        };
-        Err(ActionError::failed(message).with_output(&self))
-    }
+/// Fails if any process could not be signalled. Runs after all signals were sent, so one error does not stop the others.
+fn fail_on_errors(
+    output: ProcessKillOutput,
+    errors: &[String],
+) -> Result<ProcessKillOutput, ActionError> {
+    let Some(first) = errors.first() else {
+        return Ok(output);
+    };
+    let message = match errors.len() {
+        1 => first.clone(),
+        count => format!("{first}; and {} more", count - 1),
+    };
+    Err(ActionError::failed(message).with_output(&output))
 }
 
 pub(crate) fn signal_processes(
@@ -85,7 +68,7 @@ pub(crate) fn signal_processes(
             Err(error) => errors.push(error_chain(&error)),
         }
     }
-    output.fail_on_errors(&errors)
+    fail_on_errors(output, &errors)
 }
 
 /// Accepts `TERM`, `SIGTERM` or `term`.

@@ -1,37 +1,13 @@
 //! `list`: lists the processes of the node.
 
 use muster_api::{ActionError, BlockingContext, NoState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::process::{ProcessListInput, ProcessListOutput, ProcessRow};
 
 use super::{ProcessDetails, ProcessFilter};
 
 /// Most processes in one reply, and most characters of a command line.
 const MAX_LISTED: usize = 1000;
 const MAX_COMMAND_CHARS: usize = 400;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ProcessListInput {
-    pattern: Option<String>,
-    user: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProcessListOutput {
-    count: usize,
-    processes: Vec<ProcessRow>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProcessRow {
-    pid: u32,
-    parent: u32,
-    user: String,
-    state: String,
-    memory_bytes: u64,
-    cpu_seconds: f64,
-    command: String,
-}
 
 impl From<&ProcessDetails> for ProcessRow {
     fn from(details: &ProcessDetails) -> Self {

@@ -4,26 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use muster_api::{ActionError, BlockingContext, NoState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::process::{ProcessRow, ProcessSummaryInput, ProcessSummaryOutput};
 
-use super::list::ProcessRow;
 use super::{ProcessDetails, ProcessFilter};
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ProcessSummaryInput {
-    /// Number of the largest processes to return.
-    top: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProcessSummaryOutput {
-    count: usize,
-    states: BTreeMap<String, usize>,
-    users: BTreeMap<String, usize>,
-    by_memory: Vec<ProcessRow>,
-    by_cpu: Vec<ProcessRow>,
-}
 
 pub(crate) fn summarise_processes(
     _: &NoState,

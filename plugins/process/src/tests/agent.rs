@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
 use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System};
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, StatelessPlugin as _};
 use serde_json::{Value, json};
 
-use crate::{ProcessPlugin, actions};
+use crate::ProcessPlugin;
 
 fn host() -> RealSystem {
     RealSystem::new("/".into())
@@ -49,26 +49,6 @@ async fn listed(mark: &str) -> Vec<Value> {
         assert!(std::time::Instant::now() < end, "{mark}");
         tokio::task::yield_now().await;
     }
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = ProcessPlugin::create_agent().unwrap();
-    let found: Vec<String> =
-        [
-            differences::<actions::list::ProcessListInput, actions::list::ProcessListOutput>(
-                &agent, "list",
-            ),
-            differences::<
-                actions::summary::ProcessSummaryInput,
-                actions::summary::ProcessSummaryOutput,
-            >(&agent, "summary"),
-            differences::<actions::kill::ProcessKillInput, actions::kill::ProcessKillOutput>(
-                &agent, "kill",
-            ),
-        ]
-        .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[tokio::test]
