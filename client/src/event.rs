@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_contract::read_values;
+use muster_ddl::Action;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
@@ -58,6 +60,11 @@ impl ReceivedReply {
     /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.reply.statuscode == muster_wire::status::ReplyStatus::Ok
+    }
+
+    /// The outputs of the action that was called.
+    pub fn read_outputs<A: Action>(&self) -> serde_json::Result<A::Output> {
+        read_values(&self.reply.data)
     }
 
     /// The rule with which the policy of the node denied the request; `None` if it did not.
