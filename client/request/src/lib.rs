@@ -121,7 +121,7 @@ pub use ssh::{
 pub use store_survey::StoreSurvey;
 pub use target::{TargetOptions, TargetSelection};
 pub use tunnel::{
-    DialedTunnel, ProcessInput, ProcessOutput, TUNNEL_AGENT, TunnelConnectionEvent, TunnelDialer,
-    TunnelError, TunnelListener,
+    DialedTunnel, ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError,
+    TunnelListener,
 };
 pub use words::RequestWords;

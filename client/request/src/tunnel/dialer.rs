@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use muster_carrier::{CarriedStream, CarrierCounters, CarrierSide, CarrierSocket, StreamCarrier};
 use muster_client::{CallEvent, CallTarget, Client, ClientError, RpcCall};
-use muster_contract::tunnel::{TunnelOpenInput, TunnelOpenOutput, key_context};
-use muster_contract::{read_values, write_values};
+use muster_contract::tunnel::{TunnelOpen, TunnelOpenInput, TunnelOpenOutput, key_context};
 use muster_stream::{EphemeralKey, StreamEnd, StreamSettings, StreamSide, window_for_open_streams};
 use muster_wire::identity::Identity;
 use muster_wire::subject::TunnelAddress;
-use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -20,9 +18,6 @@ use uuid::Uuid;
 use super::error::TunnelError;
 use crate::fleet::FleetConnection;
 
-/// The agent that opens tunnels.
-pub const TUNNEL_AGENT: &str = "tunnel";
-const OPEN_ACTION: &str = "open";
 /// Time limit of the action on the node, which connects to a port of its own machine.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -86,9 +81,7 @@ impl TunnelDialer {
         // Subscribed before the node may send.
         let socket = CarrierSocket::open(self.client.bus(), address, CarrierSide::Caller).await?;
         let input = TunnelOpenInput { port: self.port, tunnel, key: key.public_text() };
-        let output = self.request_tunnel(write_values(&input)).await?;
-        let output: TunnelOpenOutput = read_values(&output)
-            .map_err(|source| TunnelError::Reply { node: self.node.clone(), source })?;
+        let output = self.request_tunnel(&input).await?;
         let cipher = key.agree(StreamSide::Caller, &output.key, &context)?;
         let window = window_for_open_streams(others);
         let settings = StreamSettings { window, ..StreamSettings::default() };
@@ -99,19 +92,22 @@ impl TunnelDialer {
     /// Sends the request, and returns the outputs of its verified reply.
     async fn request_tunnel(
         &self,
-        data: Map<String, Value>,
-    ) -> Result<Map<String, Value>, TunnelError> {
+        input: &TunnelOpenInput,
+    ) -> Result<TunnelOpenOutput, TunnelError> {
         let target = CallTarget::Nodes(BTreeSet::from([self.node.clone()]));
-        let call = RpcCall::new(TUNNEL_AGENT, OPEN_ACTION, target).map_err(ClientError::from)?;
+        let call = RpcCall::of_action::<TunnelOpen>(input, target).map_err(ClientError::from)?;
         let mut events = self.client.call(RpcCall {
-            data,
             timeout: Some(OPEN_TIMEOUT),
             wait: OPEN_TIMEOUT + self.listen,
             ..call
         });
         while let Some(event) = events.next().await {
             match event {
-                CallEvent::Reply(received) if received.is_ok() => return Ok(received.reply.data),
+                CallEvent::Reply(received) if received.is_ok() => {
+                    let output = received.read_outputs::<TunnelOpen>();
+                    let node = self.node.clone();
+                    return output.map_err(|source| TunnelError::Reply { node, source });
+                }
                 CallEvent::Reply(received) => {
                     return Err(TunnelError::Refused {
                         node: self.node.clone(),

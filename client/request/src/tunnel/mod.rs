@@ -5,7 +5,7 @@ mod error;
 mod listener;
 mod standard_streams;
 
-pub use dialer::{DialedTunnel, TUNNEL_AGENT, TunnelDialer};
+pub use dialer::{DialedTunnel, TunnelDialer};
 pub use error::TunnelError;
 pub use listener::{TunnelConnectionEvent, TunnelListener};
 pub use standard_streams::{ProcessInput, ProcessOutput};

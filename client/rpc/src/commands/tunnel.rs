@@ -4,10 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 
 use muster_base::error_chain;
+use muster_contract::tunnel::TunnelAgent;
+use muster_ddl::AgentContract as _;
 use muster_filter::NodeFilter;
 use muster_request::{
-    FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TUNNEL_AGENT,
-    TargetSelection, TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
+    FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TargetSelection,
+    TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
 };
 use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +106,7 @@ async fn check_node(
 ) -> Result<(), Error> {
     let filter = NodeFilter::default()
         .with_identity(node.as_str())
-        .and_then(|filter| filter.with_agent(TUNNEL_AGENT))
+        .and_then(|filter| filter.with_agent(TunnelAgent::NAME))
         .map_err(|source| FleetRequestError::Filter { flag: "NODE", source })?;
     let target = TargetSelection::from_filter(filter, None);
     let mut has_replied = false;

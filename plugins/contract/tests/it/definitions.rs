@@ -5,12 +5,17 @@ use std::{env, fs};
 
 use muster_contract::nettest::NettestAgent;
 use muster_contract::process::ProcessAgent;
+use muster_contract::tunnel::TunnelAgent;
 
 use crate::generator::generate_document;
 
 /// The agents whose actions are types.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
-    vec![generate_document::<NettestAgent>(), generate_document::<ProcessAgent>()]
+    vec![
+        generate_document::<NettestAgent>(),
+        generate_document::<ProcessAgent>(),
+        generate_document::<TunnelAgent>(),
+    ]
 }
 
 #[test]
