@@ -17,6 +17,7 @@ pub mod provision;
 pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
+pub mod restart;
 pub mod rpcutil;
 pub mod schedule;
 pub mod ssh;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::{ActionError, BlockingContext, CallContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::restart::{
+    RestartRequestInput, RestartRequestOutput, RestartStatusInput, RestartStatusOutput,
+};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -20,72 +21,32 @@ use crate::target_status::query_target;
 /// Interval at which the outcome of a restart is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RestartRequestInput {
-    unit: String,
-    when_idle: Option<bool>,
-    deadline: Option<u64>,
-    force: Option<bool>,
-    verify_bus: Option<u64>,
-    wait: Option<bool>,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RestartStatusInput {
-    unit: String,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RestartStatusOutput {
-    state: String,
-    text: String,
-    id: Option<String>,
-    requests: u32,
-    requested: Option<u64>,
-    ended: Option<u64>,
-    pid: Option<u32>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RestartRequestOutput {
-    state: String,
-    text: String,
-    id: String,
-    merged: bool,
-    changed: bool,
-    requests: u32,
-    pid: Option<u32>,
-}
-
-impl RestartRequestOutput {
-    /// The reply to a noop, which has no effect: `pending` is the restart that the request would share.
-    fn planned(pending: Option<&RestartCycle>) -> Self {
-        let text = match pending {
-            Some(cycle) => format!("would share the restart in progress ({})", cycle.text),
-            None => "would be restarted".to_owned(),
-        };
-        Self {
-            state: "planned".to_owned(),
-            text,
-            id: pending.map(|cycle| cycle.id.to_string()).unwrap_or_default(),
-            merged: pending.is_some(),
-            changed: pending.is_none(),
-            requests: pending.map_or(0, |cycle| cycle.requests),
-            pid: None,
-        }
+/// The reply to a noop, which has no effect: `pending` is the restart that the request would share.
+fn describe_plan(pending: Option<&RestartCycle>) -> RestartRequestOutput {
+    let text = match pending {
+        Some(cycle) => format!("would share the restart in progress ({})", cycle.text),
+        None => "would be restarted".to_owned(),
+    };
+    RestartRequestOutput {
+        state: "planned".to_owned(),
+        text,
+        id: pending.map(|cycle| cycle.id.to_string()).unwrap_or_default(),
+        merged: pending.is_some(),
+        changed: pending.is_none(),
+        requests: pending.map_or(0, |cycle| cycle.requests),
+        pid: None,
     }
+}
 
-    fn new(cycle: &RestartCycle, accepted: AcceptedRestart) -> Self {
-        Self {
-            state: cycle.state.as_str().to_owned(),
-            text: cycle.text.clone(),
-            id: accepted.id.to_string(),
-            merged: accepted.merged,
-            changed: !accepted.merged,
-            requests: cycle.requests,
-            pid: cycle.after.map(|process| process.pid),
-        }
+fn describe_request(cycle: &RestartCycle, accepted: AcceptedRestart) -> RestartRequestOutput {
+    RestartRequestOutput {
+        state: cycle.state.as_str().to_owned(),
+        text: cycle.text.clone(),
+        id: accepted.id.to_string(),
+        merged: accepted.merged,
+        changed: !accepted.merged,
+        requests: cycle.requests,
+        pid: cycle.after.map(|process| process.pid),
     }
 }
 
@@ -123,7 +84,7 @@ pub(crate) async fn request_restart(
         return await_outcome(&restarts, &cx, target, accepted).await;
     }
     let cycle = find_cycle(&restarts, &cx, target, accepted.id).await?;
-    Ok(RestartRequestOutput::new(&cycle, accepted))
+    Ok(describe_request(&cycle, accepted))
 }
 
 /// The reply to a noop: whether the service exists, and whether its restart is in progress.
@@ -137,7 +98,7 @@ async fn plan_restart(
         check_known(&manager, &cx.system, &target)?;
         let cycle = manager.find_cycle(&target, None)?;
         let pending = cycle.filter(|cycle| !cycle.state.is_finished());
-        Ok(RestartRequestOutput::planned(pending.as_ref()))
+        Ok(describe_plan(pending.as_ref()))
     })
     .await
 }
@@ -156,7 +117,7 @@ async fn await_outcome(
             cx.report_progress(format!("{}: {}", cycle.state.as_str(), cycle.text));
             reported = Some((cycle.state, cycle.text.clone()));
         }
-        let output = RestartRequestOutput::new(&cycle, accepted);
+        let output = describe_request(&cycle, accepted);
         if cycle.state == RestartState::Ok {
             return Ok(output);
         }

@@ -23,6 +23,7 @@ pub mod worker;
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
+use muster_contract::restart::{RestartAgent, RestartRequest, RestartStatus};
 
 pub use cycle::{AcceptedRestart, RestartCycle, RestartOptions, RestartState};
 pub use instance::DaemonInstance;
@@ -33,10 +34,10 @@ pub use target::{RestartTarget, RestartTargetError};
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent(restarts: RestartManager) -> Result<Agent, AgentError> {
     let restarts = Arc::new(restarts);
-    Agent::builtin("restart")?
-        .action("request", &restarts, actions::request_restart)
-        .blocking_action("status", &restarts, actions::query_status)
-        .ending_at_deadline(["request"])
+    Agent::builder_for::<RestartAgent>()?
+        .action(RestartRequest, &restarts, actions::request_restart)
+        .blocking_action(RestartStatus, &restarts, actions::query_status)
+        .ending_at_deadline(RestartRequest)
         .build()
 }
 

@@ -8,30 +8,14 @@ use std::time::Duration;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::{LockGuard, ProcessId, StateDir, System, SystemError};
-use muster_api::testing::differences;
 use tempfile::TempDir;
 
 use crate::cycle::{MachinePaths, RestartRecord};
 use crate::worker::RestartWorker;
 use crate::{
     RestartCycle, RestartManager, RestartOptions, RestartState, RestartStore, RestartTarget,
-    WorkerLauncher, actions,
+    WorkerLauncher,
 };
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = crate::build_agent(Machine::new().restarts).unwrap();
-    let found = [
-        differences::<actions::RestartRequestInput, actions::RestartRequestOutput>(
-            &agent, "request",
-        ),
-        differences::<actions::RestartStatusInput, actions::RestartStatusOutput>(&agent, "status"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
-    assert!(agent.ddl().find_action("status").unwrap().is_read_only());
-    assert!(!agent.ddl().find_action("request").unwrap().is_read_only());
-}
 
 /// Launches no worker: each test runs the worker itself.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::{env, fs};
 
 use muster_contract::nettest::NettestAgent;
 use muster_contract::process::ProcessAgent;
+use muster_contract::restart::RestartAgent;
 use muster_contract::tunnel::TunnelAgent;
 
 use crate::generator::generate_document;
@@ -14,6 +15,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
         generate_document::<NettestAgent>(),
         generate_document::<ProcessAgent>(),
+        generate_document::<RestartAgent>(),
         generate_document::<TunnelAgent>(),
     ]
 }
