@@ -13,7 +13,8 @@ use std::time::Duration;
 use muster_api::FindingLevel;
 use muster_api::base::error_chain;
 use muster_base::replace_file;
-use muster_contract::ssh::{LOGIN_ACTION, SSH_AGENT};
+use muster_contract::ssh::{SshAgent, SshLogin};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_filter::KnownLookups;
 use muster_policy::{PolicyPrincipal, PolicyQuery};
 use muster_secret::bind_socket;
@@ -171,7 +172,8 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     if trust.is_revoked(&key_id.key, key_id.token_issued_at) {
         return refuse_recorded(core, query, &certificate, LoginRefusal::Revoked);
     }
-    let (agent, action) = (SubjectName::parse(SSH_AGENT)?, SubjectName::parse(LOGIN_ACTION)?);
+    let (agent, action) =
+        (SubjectName::parse(SshAgent::NAME)?, SubjectName::parse(SshLogin::NAME)?);
     let caller = PolicyPrincipal::from_caller(key_id.caller.clone());
     let inputs = Map::from_iter([("user".to_owned(), Value::from(query.user.as_str()))]);
     let decision = core.with_node_view(|node| {
@@ -248,8 +250,8 @@ fn new_record(
         caller_key: Some(key_id.key.to_string()),
         caller_role: UserRole::Caller,
         collective: collective.map_or_else(|| SubjectName::parse("muster"), Ok)?,
-        agent: SubjectName::parse(SSH_AGENT)?,
-        action: SubjectName::parse(LOGIN_ACTION)?,
+        agent: SubjectName::parse(SshAgent::NAME)?,
+        action: SubjectName::parse(SshLogin::NAME)?,
         traceparent: None,
         data,
         rule: None,

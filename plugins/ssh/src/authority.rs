@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::base::{format_rfc3339, unix_millis_now};
+use muster_api::ddl::AgentContract as _;
 use muster_api::{
     ActionError, Agent, AgentError, BlockingContext, CallSender, DaemonContext, NodePlugin,
     PluginError, WorkEnd,
 };
-use muster_contract::ssh::{SIGN_ACTION, SSH_CA_AGENT, SshSignInput, SshSignOutput};
+use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput, SshSignOutput};
 use muster_contract::write_values;
 use muster_secret::{SecretFileError, SecretOwner, read_secret};
 use muster_sshcert::{
@@ -85,7 +86,7 @@ pub struct SshCaPlugin {
 }
 
 impl NodePlugin for SshCaPlugin {
-    const NAME: &'static str = SSH_CA_AGENT;
+    const NAME: &'static str = SshCaAgent::NAME;
     type Options = AuthorityOptions;
     type Shared = ();
 
@@ -95,7 +96,7 @@ impl NodePlugin for SshCaPlugin {
         (): (),
     ) -> Result<Self, PluginError> {
         let invalid = |option, error: AuthorityError| PluginError::Option {
-            plugin: SSH_CA_AGENT,
+            plugin: SshCaAgent::NAME,
             option,
             source: error.into(),
         };
@@ -114,8 +115,8 @@ impl NodePlugin for SshCaPlugin {
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        Agent::builtin(SSH_CA_AGENT)?
-            .blocking_action(SIGN_ACTION, &self.options, sign_certificate)
+        Agent::builder_for::<SshCaAgent>()?
+            .blocking_action(SshSign, &self.options, sign_certificate)
             .build()
     }
 }
@@ -217,7 +218,6 @@ fn plan_certificate(
 
 #[cfg(test)]
 mod tests {
-    use muster_api::testing::differences;
     use muster_sshcert::SshUserKey;
     use muster_wire::identity::SubjectName;
     use proptest::prelude::*;
@@ -305,8 +305,6 @@ mod tests {
         assert!(configure(options.clone()).is_err(), "the file is missing");
         let seed = KeyPair::from_raw(KeyKind::Account, &[3; 32]).seed_text();
         muster_secret::files::create_secret(&key, seed.as_bytes()).unwrap();
-        let agent = configure(options).unwrap().build_agent().unwrap();
-        let found = differences::<SshSignInput, SshSignOutput>(&agent, SIGN_ACTION);
-        assert_eq!(found, Vec::<String>::new());
+        assert_eq!(configure(options).unwrap().agents().unwrap().len(), 1);
     }
 }

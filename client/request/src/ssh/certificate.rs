@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use muster_base::unix_millis_now;
 use muster_client::{CallEvent, CallTarget, ClientError, DIRECTORY_TIMEOUT, RpcCall};
-use muster_contract::ssh::{SIGN_ACTION, SSH_CA_AGENT, SshSignInput, SshSignOutput};
-use muster_contract::{read_values, write_values};
+use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_filter::{FilterError, NodeFilter};
 use muster_secret::files::{self, FileAccessError};
 use muster_sshcert::{
@@ -47,7 +47,10 @@ pub enum SshCertificateError {
     #[error("this fleet has no SSH authority")]
     NoAuthority,
     /// No node has the agent.
-    #[error("no node with the agent {SSH_CA_AGENT} was found, so no certificate can be signed")]
+    #[error(
+        "no node with the agent {} was found, so no certificate can be signed",
+        SshCaAgent::NAME
+    )]
     NoSigner,
     /// The policy of the host refuses.
     #[error("{node} signs no certificate for this caller: {message}")]
@@ -69,7 +72,7 @@ pub enum SshCertificateError {
     #[error("{0} did not reply with a certificate")]
     Silent(Identity),
     /// The reply cannot be read.
-    #[error("{node} replied with values that are not those of the action {SIGN_ACTION}")]
+    #[error("{node} replied with values that are not those of the action {}", SshSign::NAME)]
     Reply {
         /// The host.
         node: Identity,
@@ -164,7 +167,7 @@ impl FleetConnection {
         &self,
         public_key: &str,
     ) -> Result<(Identity, String), SshCertificateError> {
-        let filter = NodeFilter::default().with_agent(SSH_CA_AGENT)?;
+        let filter = NodeFilter::default().with_agent(SshCaAgent::NAME)?;
         let hosts = self.find_hosts(&filter).await?;
         let mut last_error = SshCertificateError::NoSigner;
         for node in hosts.into_iter().take(MAX_ASKED_HOSTS) {
@@ -191,9 +194,8 @@ impl FleetConnection {
     ) -> Result<String, SshCertificateError> {
         let input = SshSignInput { public_key: public_key.to_owned(), lifetime: None };
         let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let call = RpcCall::new(SSH_CA_AGENT, SIGN_ACTION, target).map_err(ClientError::from)?;
+        let call = RpcCall::of_action::<SshSign>(&input, target).map_err(ClientError::from)?;
         let mut events = self.client.call(RpcCall {
-            data: write_values(&input),
             timeout: Some(SIGN_TIMEOUT),
             wait: SIGN_TIMEOUT + self.listen,
             ..call
@@ -205,7 +207,8 @@ impl FleetConnection {
                 _ => continue,
             };
             if received.is_ok() {
-                let output: SshSignOutput = read_values(&received.reply.data)
+                let output = received
+                    .read_outputs::<SshSign>()
                     .map_err(|source| SshCertificateError::Reply { node: node.clone(), source })?;
                 return Ok(output.certificate);
             }

@@ -6,6 +6,7 @@ use std::{env, fs};
 use muster_contract::nettest::NettestAgent;
 use muster_contract::process::ProcessAgent;
 use muster_contract::restart::RestartAgent;
+use muster_contract::ssh::{SshAgent, SshCaAgent};
 use muster_contract::tunnel::TunnelAgent;
 
 use crate::generator::generate_document;
@@ -16,6 +17,8 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<NettestAgent>(),
         generate_document::<ProcessAgent>(),
         generate_document::<RestartAgent>(),
+        generate_document::<SshAgent>(),
+        generate_document::<SshCaAgent>(),
         generate_document::<TunnelAgent>(),
     ]
 }
