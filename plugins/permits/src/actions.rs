@@ -4,19 +4,16 @@
 use muster_api::wire::Millis;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, CallContext};
-use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::permit::{
+    PermitListInput, PermitListOutput, PermitPoolRow, PermitReleaseInput, PermitReleaseOutput,
+    PoolMemberRow,
+};
 use uuid::Uuid;
 
 use crate::client::PermitClient;
 use crate::pool::PoolMember;
 
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PermitListInput {
-    pool: Option<String>,
-}
-
+/// The row of a member at this time of the broker.
 fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
     PoolMemberRow {
         node: member.node.to_string(),
@@ -61,19 +58,6 @@ pub(crate) async fn list_pools(
 
 fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
     SubjectName::parse(text).map_err(|error| ActionError::invalid_input(format!("pool: {error}")))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PermitReleaseInput {
-    pool: String,
-    run: Option<String>,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PermitReleaseOutput {
-    released: usize,
-    changed: bool,
 }
 
 pub(crate) fn release_permits(

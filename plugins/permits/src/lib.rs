@@ -35,6 +35,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
+use muster_contract::permit::{PermitAgent, PermitList, PermitRelease};
 
 use actions::release_permits;
 
@@ -47,9 +48,9 @@ pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
 pub fn build_agent(client: &PermitClient) -> Result<Agent, AgentError> {
-    Agent::builtin("permit")?
-        .action("list", client, actions::list_pools)
-        .action("release", client, |client, _, input| ready(release_permits(&client, &input)))
+    Agent::builder_for::<PermitAgent>()?
+        .action(PermitList, client, actions::list_pools)
+        .action(PermitRelease, client, |client, _, input| ready(release_permits(&client, &input)))
         .build()
 }
 

@@ -1,10 +1,9 @@
-//! Tests of the pool with a model, of keys, and of the agent against its DDL.
+//! Tests of the pool with a model, and of keys.
 //! `tests/it/permits.rs` tests two nodes with a real broker.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use muster_api::testing::differences;
 use muster_api::wire::identity::{Identity, SubjectName};
 use muster_bus::{BucketEntry, Bytes};
 use proptest::prelude::*;
@@ -12,7 +11,6 @@ use uuid::Uuid;
 
 use crate::pool::{BrokerClock, PermitPool};
 use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord};
-use crate::{PermitClient, actions};
 
 fn pool() -> SubjectName {
     SubjectName::parse("puppet").unwrap()
@@ -20,20 +18,6 @@ fn pool() -> SubjectName {
 
 fn node(number: u8) -> Identity {
     Identity::parse(&format!("web{number}.example.net")).unwrap()
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let node = Identity::parse("dev1.example.net").unwrap();
-    let agent = crate::build_agent(&PermitClient::new(node)).unwrap();
-    let found: Vec<String> = [
-        differences::<actions::PermitListInput, muster_contract::permit::PermitListOutput>(
-            &agent, "list",
-        ),
-        differences::<actions::PermitReleaseInput, actions::PermitReleaseOutput>(&agent, "release"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]
