@@ -20,6 +20,7 @@ pub mod puppetca;
 pub mod restart;
 pub mod rpcutil;
 pub mod schedule;
+pub mod service;
 pub mod ssh;
 pub mod tunnel;
 

@@ -1,38 +1,15 @@
 //! The actions of `service`, and its data source: `service("sshd")`.
 
 use muster_api::{ActionError, BlockingContext, NoState};
+use muster_contract::service::{
+    ServiceChangeInput, ServiceChangeOutput, ServiceNameInput, ServiceRunState, ServiceStatusOutput,
+};
 use muster_engine::EngineError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SelfRestart;
-use crate::service::{NodeService, ServiceRunState};
-
-/// The input of `status`.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ServiceNameInput {
-    service: String,
-}
-
-/// The input of the actions that change a service.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ServiceChangeInput {
-    service: String,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ServiceStatusOutput {
-    status: ServiceRunState,
-}
-
-/// The state after a change; with `noop`, the current state.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ServiceChangeOutput {
-    pub(crate) status: ServiceRunState,
-    /// Whether something changed, or would change with `noop`.
-    pub(crate) changed: bool,
-}
+use crate::service::NodeService;
 
 /// Whether a service exists, runs, and starts at boot.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -17,9 +17,12 @@ use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin,
     PluginError, ValidatedDataSource,
 };
+use muster_contract::service::ServiceRunState::Running;
+use muster_contract::service::{
+    ServiceAgent, ServiceRestart, ServiceStart, ServiceStatus, ServiceStop,
+};
 
-use actions::{ServiceChangeInput, change_state};
-use service::ServiceRunState::Running;
+use actions::change_state;
 
 /// Requests the restart of the daemon itself, which no action can perform: it would wait for its own end.
 pub trait DaemonRestarter: fmt::Debug + Send + Sync {
@@ -78,12 +81,10 @@ impl NodePlugin for ServicePlugin {
 }
 
 fn build_agent(restart: &SelfRestart) -> Result<Agent, AgentError> {
-    Agent::builtin(ServicePlugin::NAME)?
-        .blocking_action("status", &NoState, actions::query_service)
-        .blocking_action("start", &NoState, |_, cx, input: ServiceChangeInput| {
-            change_state(cx, input, Running)
-        })
-        .blocking_action("stop", restart, actions::stop_service)
-        .blocking_action("restart", restart, actions::restart_service)
+    Agent::builder_for::<ServiceAgent>()?
+        .blocking_action(ServiceStatus, &NoState, actions::query_service)
+        .blocking_action(ServiceStart, &NoState, |_, cx, input| change_state(cx, input, Running))
+        .blocking_action(ServiceStop, restart, actions::stop_service)
+        .blocking_action(ServiceRestart, restart, actions::restart_service)
         .build()
 }

@@ -5,33 +5,12 @@ use std::sync::Arc;
 use muster_api::BlockingContext;
 use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
+use muster_contract::service::{ServiceChangeOutput, ServiceRunState};
 use muster_engine::providers::service::choice::choose_provider;
 use muster_engine::providers::service::{ServiceOperation, ServiceState as Found};
 use muster_engine::resource::Resource;
 use muster_engine::{EngineError, ResourceContext, ResourceEngine};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::actions::ServiceChangeOutput;
-
-/// Whether a service runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ServiceRunState {
-    Running,
-    Stopped,
-}
-
-impl ServiceRunState {
-    /// The engine's `ensure` value.
-    const fn ensure_value(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Stopped => "stopped",
-        }
-    }
-}
 
 /// A service of the machine.
 pub(crate) struct NodeService {
@@ -99,12 +78,20 @@ impl NodeService {
     }
 
     fn build_resource(&self, desired: Option<ServiceRunState>) -> Result<Resource, EngineError> {
-        let ensure = desired.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
+        let ensure = desired.map(|state| ("ensure".to_owned(), Value::from(ensure_value(state))));
         let properties: Map<String, Value> = ensure.into_iter().collect();
         self.engine.check_resource("service", &self.name, &properties)
     }
 
     fn engine_context(&self) -> ResourceContext<'_> {
         ResourceContext::new(&*self.system, self.cancel.clone())
+    }
+}
+
+/// The engine's `ensure` value.
+const fn ensure_value(state: ServiceRunState) -> &'static str {
+    match state {
+        ServiceRunState::Running => "running",
+        ServiceRunState::Stopped => "stopped",
     }
 }

@@ -7,7 +7,7 @@ use muster_api::system::System;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
@@ -86,22 +86,6 @@ fn changes(system: &FakeSystem) -> Vec<String> {
     let mut lines = system.recorded_command_lines();
     lines.retain(|line| !line.starts_with("systemctl show"));
     lines
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = ServicePlugin::create_agent().unwrap();
-    let found: Vec<String> = [
-        differences::<actions::ServiceChangeInput, actions::ServiceChangeOutput>(&agent, "restart"),
-        differences::<actions::ServiceChangeInput, actions::ServiceChangeOutput>(&agent, "start"),
-        differences::<actions::ServiceNameInput, actions::ServiceStatusOutput>(&agent, "status"),
-        differences::<actions::ServiceChangeInput, actions::ServiceChangeOutput>(&agent, "stop"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
-    let read_only = |name| agent.ddl().find_action(name).unwrap().is_read_only();
-    assert!(read_only("status"));
-    assert!(!["start", "stop", "restart"].into_iter().any(read_only));
 }
 
 #[tokio::test]
