@@ -11,6 +11,7 @@ pub mod filecopy;
 pub mod motd;
 pub mod nettest;
 pub mod nrpe;
+pub mod package;
 pub mod permit;
 pub mod process;
 pub mod provision;

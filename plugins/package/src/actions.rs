@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use muster_api::system::command::CancelFlag;
 use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput, NoState};
+use muster_contract::package::{
+    OutdatedPackageRow, PackageChangeInput, PackageChangeOutput, PackageCheckupdatesOutput,
+    PackageInstallInput, PackageNameInput, PackageRefreshInput, PackageRefreshOutput,
+    PackageStatusOutput,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,73 +32,6 @@ impl PackageChanges {
     pub(crate) fn in_workers(workers: Arc<PackageWorkers>) -> Self {
         Self { queue: Arc::default(), workers: Some(workers) }
     }
-}
-
-/// The input of the actions on one package.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PackageNameInput {
-    pub(crate) package: String,
-}
-
-/// The input of the actions that change one package.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PackageChangeInput {
-    package: String,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PackageRefreshInput {
-    noop: Option<bool>,
-}
-
-/// The result of a change, or with `noop` what it would be.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PackageChangeOutput {
-    pub(crate) name: String,
-    /// A version, `absent` or `purged`.
-    pub(crate) ensure: String,
-    /// What `ensure` was before.
-    pub(crate) previous: String,
-    pub(crate) changed: bool,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PackageInstallInput {
-    package: String,
-    /// The DDL requires a leading digit, because other values of `ensure`, such as `absent`, have a meaning in the engine.
-    version: Option<String>,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PackageStatusOutput {
-    name: String,
-    /// A version, `absent` or `purged`.
-    ensure: String,
-    /// `hold` or `none`.
-    mark: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PackageCheckupdatesOutput {
-    package_manager: String,
-    outdated_packages: Vec<OutdatedPackageRow>,
-    count: usize,
-}
-
-/// A package with an available update. The field names are those of the `MCollective` agent `package`.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct OutdatedPackageRow {
-    package: String,
-    installed: String,
-    /// The newest available version.
-    version: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PackageRefreshOutput {
-    pub(crate) output: String,
 }
 
 /// Whether a package is installed, and its version.

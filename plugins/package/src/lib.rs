@@ -18,6 +18,10 @@ use muster_api::{
     Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin, PluginError,
     ValidatedDataSource,
 };
+use muster_contract::package::{
+    PackageAgent, PackageCheckupdates, PackageInstall, PackagePurge, PackageRefresh, PackageStatus,
+    PackageUninstall, PackageUpdate,
+};
 
 use actions::{PackageChanges, remove_package};
 pub use worker::PackageWorkers;
@@ -60,15 +64,17 @@ impl NodePlugin for PackagePlugin {
 }
 
 fn build_agent(changes: &PackageChanges) -> Result<Agent, AgentError> {
-    Agent::builtin(PackagePlugin::NAME)?
-        .action("install", changes, actions::install_package)
-        .action("update", changes, actions::update_package)
-        .action("uninstall", changes, |changes, cx, input| {
+    Agent::builder_for::<PackageAgent>()?
+        .action(PackageInstall, changes, actions::install_package)
+        .action(PackageUpdate, changes, actions::update_package)
+        .action(PackageUninstall, changes, |changes, cx, input| {
             remove_package(changes, cx, input, "absent")
         })
-        .action("purge", changes, |changes, cx, input| remove_package(changes, cx, input, "purged"))
-        .blocking_action("status", &NoState, actions::query_package)
-        .blocking_action("checkupdates", &NoState, actions::list_updates)
-        .action("refresh", changes, actions::refresh_lists)
+        .action(PackagePurge, changes, |changes, cx, input| {
+            remove_package(changes, cx, input, "purged")
+        })
+        .blocking_action(PackageStatus, &NoState, actions::query_package)
+        .blocking_action(PackageCheckupdates, &NoState, actions::list_updates)
+        .action(PackageRefresh, changes, actions::refresh_lists)
         .build()
 }

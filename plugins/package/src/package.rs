@@ -5,14 +5,13 @@ use std::sync::Arc;
 use muster_api::BlockingContext;
 use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
+use muster_contract::package::PackageChangeOutput;
 use muster_engine::plan::ResourceState;
 use muster_engine::providers::package::apt::AptPackageProvider;
 use muster_engine::providers::package::{OutdatedPackage, PackageProvider as _};
 use muster_engine::resource::{Resource, ResourceValue};
 use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use serde_json::Map;
-
-use crate::actions::PackageChangeOutput;
 
 /// The package resources of the machine.
 pub(crate) struct NodePackages {

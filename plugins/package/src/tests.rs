@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use muster_api::system::System;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent, EmptyInput};
+use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
 use crate::{PackagePlugin, actions};
@@ -71,35 +71,6 @@ impl Machine {
         lines.retain(|line| line.starts_with("apt-get") || line.starts_with("apt-mark"));
         lines
     }
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = PackagePlugin::create_agent().unwrap();
-    let found: Vec<String> = [
-        differences::<EmptyInput, actions::PackageCheckupdatesOutput>(&agent, "checkupdates"),
-        differences::<actions::PackageInstallInput, actions::PackageChangeOutput>(
-            &agent, "install",
-        ),
-        differences::<actions::PackageChangeInput, actions::PackageChangeOutput>(&agent, "purge"),
-        differences::<actions::PackageRefreshInput, actions::PackageRefreshOutput>(
-            &agent, "refresh",
-        ),
-        differences::<actions::PackageNameInput, actions::PackageStatusOutput>(&agent, "status"),
-        differences::<actions::PackageChangeInput, actions::PackageChangeOutput>(
-            &agent,
-            "uninstall",
-        ),
-        differences::<actions::PackageChangeInput, actions::PackageChangeOutput>(&agent, "update"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
-    let actions = agent.ddl().actions().iter();
-    let read_only: Vec<&str> = actions
-        .filter(|action| action.is_read_only())
-        .map(muster_api::ddl::ActionSchema::name)
-        .collect();
-    assert_eq!(read_only, ["status", "checkupdates"]);
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! A change of packages as a value: it can be performed in this process or in a worker that outlives it.
 
 use muster_api::ActionError;
+use muster_contract::package::PackageRefreshOutput;
 use muster_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::actions::PackageRefreshOutput;
 use crate::package::NodePackages;
 
 /// A change of packages.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use muster_contract::nettest::NettestAgent;
+use muster_contract::package::PackageAgent;
 use muster_contract::permit::PermitAgent;
 use muster_contract::process::ProcessAgent;
 use muster_contract::restart::RestartAgent;
@@ -17,6 +18,7 @@ use crate::generator::generate_document;
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
         generate_document::<NettestAgent>(),
+        generate_document::<PackageAgent>(),
         generate_document::<PermitAgent>(),
         generate_document::<ProcessAgent>(),
         generate_document::<RestartAgent>(),
