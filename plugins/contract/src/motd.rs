@@ -1,5 +1,6 @@
 //! The agent `motd`, and the file from which `rpc prompt` reads what a prompt shows.
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +11,59 @@ pub const MAX_PROMPT_CACHE_BYTES: u64 = 64 * 1024;
 /// The daemon touches the file at least this often, in seconds. One that is older than twice this is of a daemon that does not run.
 pub const PROMPT_REFRESH_SECONDS: u64 = 600;
 
+/// The name of a fragment.
+const NAME_PATTERN: &str = r"\A[^/{\x00-\x1f\x7f]+\z";
+/// The texts that have fragments.
+const TARGETS: [&str; 3] = ["motd", "issue", "prompt"];
+
+/// Manages the fragments of the message of the day, of the text before a login and of the prompt.
+#[derive(Debug, JsonSchema)]
+pub struct MotdAgent;
+
+impl AgentContract for MotdAgent {
+    const NAME: &'static str = "motd";
+    const TIMEOUT: u64 = 20;
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<MotdRegister>().add::<MotdUnregister>().add::<MotdRender>();
+    }
+}
+
+/// Write a fragment and render the texts.
+#[derive(Debug, JsonSchema)]
+pub struct MotdRegister;
+
+impl Action for MotdRegister {
+    type Agent = MotdAgent;
+    const NAME: &'static str = "register";
+    type Input = MotdRegisterInput;
+    type Output = MotdChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .display_failed()
+            .summary("changed")
+            .examples(include_str!("motd/register.json"))
+    }
+}
+
 /// Inputs of `register`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdRegisterInput {
-    /// The name of the fragment.
+    /// The name of the fragment: a printable line without `/` and `{`.
+    #[schemars(length(max = 200), regex(pattern = NAME_PATTERN))]
     pub name: String,
-    /// The text, a template; by default the name as an item.
+    /// The text, a template over identity, facts, classes and state; default: the name as an item of a list.
+    #[schemars(length(max = 8192))]
     pub content: Option<String>,
-    /// Fragments are sorted by this number; 10 by default.
+    /// Fragments are sorted by this number, then by name; default: 10.
     pub order: Option<u32>,
     /// Show the text only while the node has this class.
+    #[schemars(length(max = 200), regex(pattern = r"\A[a-z][a-z0-9_]*(::[a-z][a-z0-9_]*)*\z"))]
     pub class: Option<String>,
-    /// Which text it belongs to: `motd` (the default), `issue` or `prompt`.
-    pub target: Option<String>,
-}
-
-/// Inputs of `unregister`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MotdUnregisterInput {
-    /// The name of the fragment.
-    pub name: String,
-    /// Which text it belongs to: `motd` (the default), `issue` or `prompt`.
+    /// Which text: motd after a login, issue before it, or the prompt; default: motd.
+    #[schemars(extend("enum" = TARGETS))]
     pub target: Option<String>,
 }
 
@@ -41,15 +74,61 @@ pub struct MotdChangeOutput {
     pub changed: bool,
     /// The text of the target now.
     pub text: String,
-    /// Fragments that are left out, with the reasons.
+    /// Fragments that are left out and files that could not be written, with the reasons.
     #[serde(default)]
     pub problems: Vec<String>,
+}
+
+/// Remove a fragment and render the texts.
+#[derive(Debug, JsonSchema)]
+pub struct MotdUnregister;
+
+impl Action for MotdUnregister {
+    type Agent = MotdAgent;
+    const NAME: &'static str = "unregister";
+    type Input = MotdUnregisterInput;
+    type Output = MotdChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .display_failed()
+            .summary("changed")
+            .examples(include_str!("motd/unregister.json"))
+    }
+}
+
+/// Inputs of `unregister`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MotdUnregisterInput {
+    /// The name of the fragment: a printable line without `/` and `{`.
+    #[schemars(length(max = 200), regex(pattern = NAME_PATTERN))]
+    pub name: String,
+    /// Which text: motd after a login, issue before it, or the prompt; default: motd.
+    #[schemars(extend("enum" = TARGETS))]
+    pub target: Option<String>,
+}
+
+/// Return a text as the daemon renders it now.
+#[derive(Debug, JsonSchema)]
+pub struct MotdRender;
+
+impl Action for MotdRender {
+    type Agent = MotdAgent;
+    const NAME: &'static str = "render";
+    type Input = MotdRenderInput;
+    type Output = MotdRenderOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("motd/render.json"))
+    }
 }
 
 /// Inputs of `render`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdRenderInput {
-    /// Which text: `motd` (the default), `issue` or `prompt`.
+    /// Which text: motd after a login, issue before it, or the prompt; default: motd.
+    #[schemars(extend("enum" = TARGETS))]
     pub target: Option<String>,
 }
 
@@ -61,7 +140,7 @@ pub struct MotdRenderOutput {
     /// The files to which the daemon writes it.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Fragments that are left out, with the reasons.
+    /// Fragments that are left out and files that could not be written, with the reasons.
     #[serde(default)]
     pub problems: Vec<String>,
 }

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
-use muster_contract::motd::TerminalColor;
+use muster_contract::motd::{MotdAgent, MotdRegister, MotdRender, MotdUnregister, TerminalColor};
 use muster_engine::types::motd_fragment::FragmentTarget;
 use serde::Deserialize;
 
@@ -143,10 +143,10 @@ impl NodePlugin for MotdPlugin {
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .blocking_action("register", &self.renderer, actions::register_fragment)
-            .blocking_action("unregister", &self.renderer, actions::unregister_fragment)
-            .blocking_action("render", &self.renderer, actions::render_text)
+        Agent::builder_for::<MotdAgent>()?
+            .blocking_action(MotdRegister, &self.renderer, actions::register_fragment)
+            .blocking_action(MotdUnregister, &self.renderer, actions::unregister_fragment)
+            .blocking_action(MotdRender, &self.renderer, actions::render_text)
             .build()
     }
 }

@@ -6,12 +6,7 @@ use std::sync::Arc;
 
 use muster_api::filter::state::NodeFacts;
 use muster_api::system::real::RealSystem;
-use muster_api::testing::differences;
-use muster_contract::motd::{
-    MotdChangeOutput, MotdRegisterInput, MotdRenderInput, MotdRenderOutput, MotdUnregisterInput,
-    PromptStatus,
-};
-use muster_ddl::builtin_agent;
+use muster_contract::motd::PromptStatus;
 use muster_engine::types::motd_fragment::FragmentTarget;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -190,16 +185,4 @@ fn prompt_file_is_rewritten_before_it_looks_abandoned() {
         machine.refresh(&[]).changed.len()
     };
     assert_eq!((age(500), age(700)), (0, 1));
-}
-
-#[test]
-fn actions_match_their_schema() {
-    let plugin =
-        MotdPlugin::configure(MotdOptions::default(), &DaemonContext::default(), PathBuf::new())
-            .unwrap();
-    let agent = plugin.build_agent().unwrap();
-    assert!(builtin_agent("motd").is_some());
-    assert_eq!(differences::<MotdRegisterInput, MotdChangeOutput>(&agent, "register"), [""; 0]);
-    assert_eq!(differences::<MotdUnregisterInput, MotdChangeOutput>(&agent, "unregister"), [""; 0]);
-    assert_eq!(differences::<MotdRenderInput, MotdRenderOutput>(&agent, "render"), [""; 0]);
 }

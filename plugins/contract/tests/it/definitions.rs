@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::{env, fs};
 
+use muster_contract::motd::MotdAgent;
 use muster_contract::nettest::NettestAgent;
 use muster_contract::package::PackageAgent;
 use muster_contract::permit::PermitAgent;
@@ -17,6 +18,7 @@ use crate::generator::generate_document;
 /// The agents whose actions are types.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
+        generate_document::<MotdAgent>(),
         generate_document::<NettestAgent>(),
         generate_document::<PackageAgent>(),
         generate_document::<PermitAgent>(),
