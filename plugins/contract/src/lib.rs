@@ -22,6 +22,7 @@ pub mod restart;
 pub mod rpcutil;
 pub mod schedule;
 pub mod service;
+pub mod shell;
 pub mod ssh;
 pub mod tunnel;
 

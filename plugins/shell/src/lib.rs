@@ -17,6 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NoState, NodePlugin, PluginError};
+use muster_contract::shell::{
+    ShellAgent, ShellKill, ShellList, ShellRun, ShellStart, ShellStatus, ShellTail,
+};
 use serde::Deserialize;
 
 use actions::{run, tail};
@@ -43,14 +46,15 @@ impl Default for Options {
 /// Builds the agent with every action that its DDL declares. `directory` holds the jobs and is created with the first one.
 pub fn build_agent(options: Options, directory: PathBuf) -> Result<Agent, AgentError> {
     let jobs = Arc::new(ShellJobStore::new(directory, options));
-    Agent::builtin("shell")?
-        .blocking_action("run", &NoState, run::run_program)
-        .blocking_action("start", &jobs, actions::jobs::start_job)
-        .blocking_action("status", &jobs, actions::jobs::query_job)
-        .action("tail", &jobs, tail::tail_job)
-        .blocking_action("list", &jobs, actions::jobs::list_jobs)
-        .blocking_action("kill", &jobs, actions::jobs::kill_job)
-        .ending_at_deadline(["run", "tail"])
+    Agent::builder_for::<ShellAgent>()?
+        .blocking_action(ShellRun, &NoState, run::run_program)
+        .blocking_action(ShellStart, &jobs, actions::jobs::start_job)
+        .blocking_action(ShellStatus, &jobs, actions::jobs::query_job)
+        .action(ShellTail, &jobs, tail::tail_job)
+        .blocking_action(ShellList, &jobs, actions::jobs::list_jobs)
+        .blocking_action(ShellKill, &jobs, actions::jobs::kill_job)
+        .ending_at_deadline(ShellRun)
+        .ending_at_deadline(ShellTail)
         .build()
 }
 

@@ -4,8 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_api::progress::ProgressSink;
 use muster_api::system::command::OutputStream;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::shell::ShellRunOutput;
 use serde_json::json;
 
 /// Bytes of each stream that are kept for the reply.
@@ -14,17 +13,6 @@ const MAX_KEPT_BYTES: usize = 64 * 1024;
 const MAX_KEPT_JSON_BYTES: usize = 160 * 1024;
 /// Longest line in one progress event, in bytes. Longer lines are split.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-
-/// The outputs of `run`.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ShellRunOutput {
-    /// Unknown while the program runs, and if it was stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) exitcode: Option<i32>,
-    stdout: String,
-    stderr: String,
-    truncated: bool,
-}
 
 /// Output of a program that is still running.
 #[derive(Debug)]

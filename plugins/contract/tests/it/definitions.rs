@@ -10,6 +10,7 @@ use muster_contract::permit::PermitAgent;
 use muster_contract::process::ProcessAgent;
 use muster_contract::restart::RestartAgent;
 use muster_contract::service::ServiceAgent;
+use muster_contract::shell::ShellAgent;
 use muster_contract::ssh::{SshAgent, SshCaAgent};
 use muster_contract::tunnel::TunnelAgent;
 
@@ -25,6 +26,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<ProcessAgent>(),
         generate_document::<RestartAgent>(),
         generate_document::<ServiceAgent>(),
+        generate_document::<ShellAgent>(),
         generate_document::<SshAgent>(),
         generate_document::<SshCaAgent>(),
         generate_document::<TunnelAgent>(),

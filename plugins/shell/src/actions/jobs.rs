@@ -7,82 +7,34 @@ use muster_api::base::signal_of_exit_code;
 use muster_api::system::System;
 use muster_api::system::command::OutputStream;
 use muster_api::{ActionError, BlockingContext, EmptyInput};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::shell::{
+    ShellJobInput, ShellJobView, ShellKillInput, ShellKillOutput, ShellListOutput,
+    ShellProgramInput, ShellStartOutput,
+};
 
 use crate::jobs::{ShellJobRecord, ShellJobState, ShellJobStore};
-use crate::program::ShellProgramInput;
+use crate::program::{build_command, list_arguments};
 
-/// The input of an action on one job.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ShellJobInput {
-    job: String,
-}
-
-/// A job, as callers see it.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ShellJobView {
-    job: String,
-    state: String,
-    exitcode: Option<i32>,
-    signal: Option<i32>,
-    command: Vec<String>,
-    user: Option<String>,
-    caller: String,
-    started: u64,
-    stdout_bytes: u64,
-    stderr_bytes: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ShellStartOutput {
-    job: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ShellListOutput {
-    running: usize,
-    jobs: Vec<ShellJobView>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ShellKillInput {
-    job: String,
-    /// How many seconds it has between TERM and KILL.
-    grace: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ShellKillOutput {
-    /// Whether the job was still running.
-    ended: bool,
-    state: String,
-    exitcode: Option<i32>,
-    signal: Option<i32>,
-}
-
-impl ShellJobView {
-    /// Builds the row of a job from its record and current state. Blocks.
-    fn from_record(jobs: &ShellJobStore, record: ShellJobRecord, system: &dyn System) -> Self {
-        let (state, exitcode, signal) = match jobs.job_state(&record, system) {
-            ShellJobState::Running => ("running", None, None),
-            // Shell convention: 128 + signal. A program can also exit with such a code itself.
-            ShellJobState::Exited(code) => ("exited", Some(code), signal_of_exit_code(code)),
-            ShellJobState::Killed(signal) => ("killed", None, Some(signal)),
-            ShellJobState::Lost => ("lost", None, None),
-        };
-        Self {
-            state: state.to_owned(),
-            exitcode,
-            signal,
-            stdout_bytes: jobs.stream_size(&record, OutputStream::Stdout),
-            stderr_bytes: jobs.stream_size(&record, OutputStream::Stderr),
-            job: record.job,
-            command: record.command,
-            user: record.user,
-            caller: record.caller,
-            started: record.started,
-        }
+/// Builds the row of a job from its record and current state. Blocks.
+fn view_job(jobs: &ShellJobStore, record: ShellJobRecord, system: &dyn System) -> ShellJobView {
+    let (state, exitcode, signal) = match jobs.job_state(&record, system) {
+        ShellJobState::Running => ("running", None, None),
+        // Shell convention: 128 + signal. A program can also exit with such a code itself.
+        ShellJobState::Exited(code) => ("exited", Some(code), signal_of_exit_code(code)),
+        ShellJobState::Killed(signal) => ("killed", None, Some(signal)),
+        ShellJobState::Lost => ("lost", None, None),
+    };
+    ShellJobView {
+        state: state.to_owned(),
+        exitcode,
+        signal,
+        stdout_bytes: jobs.stream_size(&record, OutputStream::Stdout),
+        stderr_bytes: jobs.stream_size(&record, OutputStream::Stderr),
+        job: record.job,
+        command: record.command,
+        user: record.user,
+        caller: record.caller,
+        started: record.started,
     }
 }
 
@@ -92,8 +44,8 @@ pub(crate) fn start_job(
     cx: &BlockingContext,
     input: ShellProgramInput,
 ) -> Result<ShellStartOutput, ActionError> {
-    let command = input.build_command(&*cx.system)?;
-    let record = jobs.start_job(cx, &command, input.argv(), input.user)?;
+    let command = build_command(&input, &*cx.system)?;
+    let record = jobs.start_job(cx, &command, list_arguments(&input), input.user)?;
     Ok(ShellStartOutput { job: record.job })
 }
 
@@ -102,7 +54,7 @@ pub(crate) fn query_job(
     cx: &BlockingContext,
     ShellJobInput { job }: ShellJobInput,
 ) -> Result<ShellJobView, ActionError> {
-    Ok(ShellJobView::from_record(jobs, jobs.get_for_caller(&job, &cx.owner())?, &*cx.system))
+    Ok(view_job(jobs, jobs.get_for_caller(&job, &cx.owner())?, &*cx.system))
 }
 
 /// Lists the recorded jobs, oldest first.
@@ -113,7 +65,7 @@ pub(crate) fn list_jobs(
 ) -> Result<ShellListOutput, ActionError> {
     let records = jobs.list_for_caller(&cx.owner())?.into_iter();
     let views: Vec<ShellJobView> =
-        records.map(|record| ShellJobView::from_record(jobs, record, &*cx.system)).collect();
+        records.map(|record| view_job(jobs, record, &*cx.system)).collect();
     Ok(ShellListOutput {
         running: views.iter().filter(|view| view.state == "running").count(),
         jobs: views,
@@ -128,6 +80,6 @@ pub(crate) fn kill_job(
 ) -> Result<ShellKillOutput, ActionError> {
     let record = jobs.get_for_caller(&job, &cx.owner())?;
     let ended = jobs.kill_job(&record, &*cx.system, Duration::from_secs(grace.min(60)))?;
-    let view = ShellJobView::from_record(jobs, record, &*cx.system);
+    let view = view_job(jobs, record, &*cx.system);
     Ok(ShellKillOutput { ended, state: view.state, exitcode: view.exitcode, signal: view.signal })
 }

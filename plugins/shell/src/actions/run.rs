@@ -8,19 +8,10 @@ use muster_api::system::SystemError;
 use muster_api::system::command::OutputListener;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, BlockingContext, NoState};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use muster_contract::shell::{ShellRunInput, ShellRunOutput};
 
-use crate::output::{LiveOutputBuffer, ShellRunOutput};
-use crate::program::ShellProgramInput;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ShellRunInput {
-    #[serde(flatten)]
-    program: ShellProgramInput,
-    /// In seconds.
-    timeout: Option<u64>,
-}
+use crate::output::LiveOutputBuffer;
+use crate::program::build_command;
 
 pub(crate) fn run_program(
     _: &NoState,
@@ -29,7 +20,7 @@ pub(crate) fn run_program(
 ) -> Result<ShellRunOutput, ActionError> {
     let left = cx.time_left();
     let timeout = timeout.map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
-    let mut command = program.build_command(&*cx.system)?;
+    let mut command = build_command(&program, &*cx.system)?;
     let buffer = Arc::new(LiveOutputBuffer::new(cx.progress.clone()));
     let listener_buffer = Arc::clone(&buffer);
     command.timeout = Some(timeout);

@@ -6,8 +6,7 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::system::command::OutputStream;
 use muster_api::{ActionError, CallContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::shell::{ShellStream, ShellTailInput, ShellTailOutput};
 use tokio::time::Instant;
 
 use crate::jobs::{ShellJobRecord, ShellJobStore};
@@ -18,38 +17,14 @@ const MAX_CHUNK_BYTES: u64 = 64 * 1024;
 /// Poll interval while a job is followed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ShellTailInput {
-    job: String,
-    stream: TailStream,
-    /// Where to begin; from the end when negative.
-    offset: i64,
-    /// Whether to report new output until the job ends.
-    follow: bool,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum TailStream {
-    Stdout,
-    Stderr,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ShellTailOutput {
-    text: String,
-    offset: u64,
-    end: bool,
-}
-
 pub(crate) async fn tail_job(
     jobs: Arc<ShellJobStore>,
     cx: CallContext,
     input: ShellTailInput,
 ) -> Result<ShellTailOutput, ActionError> {
     let stream = match input.stream {
-        TailStream::Stdout => OutputStream::Stdout,
-        TailStream::Stderr => OutputStream::Stderr,
+        ShellStream::Stdout => OutputStream::Stdout,
+        ShellStream::Stderr => OutputStream::Stderr,
     };
     let record = jobs.get_for_caller(&input.job, &cx.owner())?;
     let size = jobs.stream_size(&record, stream);
