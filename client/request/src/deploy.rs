@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 
 use muster_client::{ClientError, RolloutLimits};
 use muster_contract::config::{
-    ConfigConfirmInput, ConfigConfirmOutput, ConfigDeployInput, ConfigDeployOutput,
-    ConfigRevertInput, deploy_state,
+    ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
+    ConfigDeployOutput, ConfigRevert, ConfigRevertInput, deploy_state,
 };
-use muster_contract::{read_values, write_values};
 use muster_wire::identity::Identity;
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 pub use files::{DeployDirectory, DeployDirectoryError};
@@ -26,8 +24,6 @@ use crate::fleet::{DiscoveredNodes, FleetConnection};
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{Step, StepAnswer, StepChannel};
 
-/// The agent.
-const CONFIG_AGENT: &str = "config";
 /// Time limit of a deployment on a node: it runs all sources of facts twice.
 const DEPLOY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time limit of a confirmation.
@@ -35,12 +31,9 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause before a node that restarts is asked again.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(500);
 
-const DEPLOY: Step =
-    Step { action: "deploy", limit: DEPLOY_TIMEOUT, is_first: true, repeats: true };
-const REVERT: Step =
-    Step { action: "revert", limit: DEPLOY_TIMEOUT, is_first: true, repeats: true };
-const CONFIRM: Step =
-    Step { action: "confirm", limit: CONFIRM_TIMEOUT, is_first: false, repeats: true };
+const DEPLOY: Step<ConfigDeploy> = Step::first(DEPLOY_TIMEOUT);
+const REVERT: Step<ConfigRevert> = Step::first(DEPLOY_TIMEOUT);
+const CONFIRM: Step<ConfigConfirm> = Step::later(CONFIRM_TIMEOUT);
 
 /// What nodes are to do.
 #[derive(Debug, Clone, Copy)]
@@ -69,19 +62,28 @@ pub struct DeployRequest<'a> {
     pub pause: Duration,
 }
 
+/// The first step, with its inputs.
+enum FirstStep {
+    Deploy(ConfigDeployInput),
+    Revert(ConfigRevertInput),
+}
+
 impl DeployRequest<'_> {
-    /// The first step, with its inputs.
-    fn first_step(&self, deployment: &str) -> (Step, Map<String, Value>) {
+    fn first_step(&self, deployment: &str) -> FirstStep {
         let (deployment, confirm_seconds) = (deployment.to_owned(), self.confirm.as_secs());
         match self.change {
             DeployChange::Deploy { directory, noop } => {
                 let DeployDirectory { files, executables } = directory.clone();
-                let input =
-                    ConfigDeployInput { deployment, files, executables, confirm_seconds, noop };
-                (DEPLOY, write_values(&input))
+                FirstStep::Deploy(ConfigDeployInput {
+                    deployment,
+                    files,
+                    executables,
+                    confirm_seconds,
+                    noop,
+                })
             }
             DeployChange::Revert => {
-                (REVERT, write_values(&ConfigRevertInput { deployment, confirm_seconds }))
+                FirstStep::Revert(ConfigRevertInput { deployment, confirm_seconds })
             }
         }
     }
@@ -99,11 +101,9 @@ impl FleetConnection {
         let started = Instant::now();
         let DiscoveredNodes { nodes, filter, .. } = found;
         let deployment = Uuid::now_v7().to_string();
-        let (first, inputs) = request.first_step(&deployment);
         let deployer = ConfigDeployer {
-            channel: self.step_channel(CONFIG_AGENT, filter),
-            first,
-            inputs,
+            channel: self.step_channel(filter),
+            first: request.first_step(&deployment),
             deployment: deployment.clone(),
             confirm: request.confirm,
         };
@@ -127,8 +127,7 @@ impl FleetConnection {
 /// Sends a deployment to nodes.
 struct ConfigDeployer {
     channel: StepChannel,
-    first: Step,
-    inputs: Map<String, Value>,
+    first: FirstStep,
     deployment: String,
     confirm: Duration,
 }
@@ -139,7 +138,10 @@ impl ConfigDeployer {
         batch: BTreeSet<Identity>,
         results: &mut BTreeMap<Identity, NodeDeployResult>,
     ) -> Result<(), ClientError> {
-        let answers = self.channel.ask_nodes(self.first, &self.inputs, batch).await?;
+        let answers = match &self.first {
+            FirstStep::Deploy(input) => self.channel.ask_nodes(&DEPLOY, input, batch).await?,
+            FirstStep::Revert(input) => self.channel.ask_nodes(&REVERT, input, batch).await?,
+        };
         // A node counts from when it replaced its files, which is later than this.
         let deadline = Instant::now() + self.confirm;
         let mut waiting = BTreeMap::new();
@@ -160,11 +162,10 @@ impl ConfigDeployer {
         results: &mut BTreeMap<Identity, NodeDeployResult>,
     ) -> Result<(), ClientError> {
         let input = ConfigConfirmInput { deployment: self.deployment.clone() };
-        let inputs = write_values(&input);
         while !waiting.is_empty() {
             let nodes: BTreeSet<Identity> = waiting.keys().cloned().collect();
             let is_last = Instant::now() + CONFIRM_PAUSE >= deadline;
-            for (node, answer) in self.channel.ask_once(CONFIRM, &inputs, nodes).await? {
+            for (node, answer) in self.channel.ask_once(&CONFIRM, &input, nodes).await? {
                 let Some(outcome) = read_confirmation(answer, is_last) else { continue };
                 let Some(output) = waiting.remove(&node) else { continue };
                 let outcome = match outcome {
@@ -192,23 +193,17 @@ enum FirstAnswer {
     Ended(NodeDeployResult),
 }
 
-fn read_first_answer(answer: StepAnswer) -> FirstAnswer {
+fn read_first_answer(answer: StepAnswer<ConfigDeployOutput>) -> FirstAnswer {
     let ended =
         |outcome| FirstAnswer::Ended(NodeDeployResult::new(outcome, ConfigDeployOutput::default()));
-    let data = match answer {
-        StepAnswer::Done(data) => data,
+    let output = match answer {
+        StepAnswer::Done(output) => output,
         StepAnswer::Failed(message) | StepAnswer::Busy(message) => {
             return ended(NodeDeployOutcome::Failed(message));
         }
         StepAnswer::Absent => return ended(NodeDeployOutcome::NoReply("not connected".to_owned())),
         // It may have replaced its files: then it accepts the confirmation.
         StepAnswer::Silent => return FirstAnswer::Pending(ConfigDeployOutput::default()),
-    };
-    let output: ConfigDeployOutput = match read_values(&data) {
-        Ok(output) => output,
-        Err(error) => {
-            return ended(NodeDeployOutcome::Failed(format!("unexpected reply: {error}")));
-        }
     };
     let outcome = match output.state.as_str() {
         deploy_state::UNCHANGED => NodeDeployOutcome::Unchanged,
@@ -221,11 +216,13 @@ fn read_first_answer(answer: StepAnswer) -> FirstAnswer {
 }
 
 /// The outcome of a confirmation; `None` if it is to be repeated. A refusal stays one: the node restores its files.
-fn read_confirmation(answer: StepAnswer, is_last: bool) -> Option<NodeDeployOutcome> {
+fn read_confirmation(
+    answer: StepAnswer<ConfigConfirmOutput>,
+    is_last: bool,
+) -> Option<NodeDeployOutcome> {
     let unconfirmed = |message: String| Some(NodeDeployOutcome::Unconfirmed(message));
     match answer {
-        StepAnswer::Done(data) => {
-            let output: ConfigConfirmOutput = read_values(&data).unwrap_or_default();
+        StepAnswer::Done(output) => {
             if output.state == deploy_state::CONFIRMED {
                 Some(NodeDeployOutcome::Confirmed)
             } else {

@@ -1,15 +1,14 @@
 //! Sends one step of a longer operation to nodes, and repeats it to nodes that are busy or away for a short time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use muster_client::{CallEvent, CallTarget, Client, ClientError, ReceivedReply, RpcCall};
-use muster_contract::write_values;
+use muster_ddl::Action;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
-use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::fleet::FleetConnection;
 
@@ -20,16 +19,33 @@ const MAX_SILENT_TRIES: u32 = 2;
 /// Pause before a step is sent again; each further pause is longer by as much.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A step: an action of the agent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
-    pub(crate) action: &'static str,
+/// A step: the action `A`.
+#[derive(Debug)]
+pub(crate) struct Step<A> {
     /// Time limit of the action.
-    pub(crate) limit: Duration,
+    limit: Duration,
     /// Whether nodes check that they match the caller's filter: the first step does. Later ones refer to it, and may have changed the node's facts.
-    pub(crate) is_first: bool,
+    is_first: bool,
     /// Whether it is repeated to a silent node, which may have executed it.
-    pub(crate) repeats: bool,
+    repeats: bool,
+    action: PhantomData<fn() -> A>,
+}
+
+impl<A> Step<A> {
+    /// The first step.
+    pub(crate) const fn first(limit: Duration) -> Self {
+        Self { limit, is_first: true, repeats: true, action: PhantomData }
+    }
+
+    /// A later step.
+    pub(crate) const fn later(limit: Duration) -> Self {
+        Self { is_first: false, ..Self::first(limit) }
+    }
+
+    /// A later step that is not repeated to a silent node.
+    pub(crate) const fn once(limit: Duration) -> Self {
+        Self { repeats: false, ..Self::later(limit) }
+    }
 }
 
 /// Sends steps; clones share the connection.
@@ -38,16 +54,15 @@ pub(crate) struct StepChannel {
     client: Client,
     /// Additional wait for replies.
     listen: Duration,
-    agent: &'static str,
     filter: NodeFilter,
 }
 
 /// The answer of a node to a step.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum StepAnswer {
+pub(crate) enum StepAnswer<T> {
     /// The outputs.
-    Done(Map<String, Value>),
-    /// The step failed, with the node's message.
+    Done(T),
+    /// The step failed, with the node's message, or its outputs cannot be read.
     Failed(String),
     /// The node is busy.
     Busy(String),
@@ -57,12 +72,16 @@ pub(crate) enum StepAnswer {
     Silent,
 }
 
-impl StepAnswer {
-    fn from_reply(received: ReceivedReply) -> Self {
-        let is_ok = received.is_ok();
+impl<T> StepAnswer<T> {
+    fn from_reply<A: Action<Output = T>>(received: ReceivedReply) -> Self {
+        if received.is_ok() {
+            return match received.read_outputs::<A>() {
+                Ok(outputs) => Self::Done(outputs),
+                Err(error) => Self::Failed(format!("unexpected reply: {error}")),
+            };
+        }
         let reply = received.reply;
         match reply.reason {
-            _ if is_ok => Self::Done(reply.data),
             Some(ReplyReason::Busy { .. }) => Self::Busy(reply.statusmsg),
             _ => Self::Failed(reply.statusmsg),
         }
@@ -70,7 +89,7 @@ impl StepAnswer {
 
     /// Whether another try can succeed. A node that is not connected at the first step may not exist, so it is reported at once. A silent node may have received the
     /// step, and the wait for it was long.
-    fn may_retry(&self, step: Step, tries: u32) -> bool {
+    fn may_retry<A>(&self, step: &Step<A>, tries: u32) -> bool {
         match self {
             Self::Absent if step.is_first => false,
             Self::Busy(_) | Self::Absent => tries < MAX_TRIES,
@@ -82,25 +101,24 @@ impl StepAnswer {
 
 impl FleetConnection {
     /// A channel for the steps of an operation on nodes that match the filter.
-    pub(crate) fn step_channel(&self, agent: &'static str, filter: NodeFilter) -> StepChannel {
-        StepChannel { client: self.client.clone(), listen: self.listen, agent, filter }
+    pub(crate) fn step_channel(&self, filter: NodeFilter) -> StepChannel {
+        StepChannel { client: self.client.clone(), listen: self.listen, filter }
     }
 }
 
 impl StepChannel {
     /// Sends a step to nodes, and again to those that are busy or away. All nodes have an answer.
-    pub(crate) async fn ask_nodes(
+    pub(crate) async fn ask_nodes<A: Action>(
         &self,
-        step: Step,
-        inputs: &impl Serialize,
+        step: &Step<A>,
+        input: &A::Input,
         nodes: BTreeSet<Identity>,
-    ) -> Result<BTreeMap<Identity, StepAnswer>, ClientError> {
-        let data = write_values(inputs);
+    ) -> Result<BTreeMap<Identity, StepAnswer<A::Output>>, ClientError> {
         let mut answers = BTreeMap::new();
         let mut waiting = nodes;
         let mut tries = 1;
         loop {
-            let last = self.ask_once(step, &data, waiting).await?;
+            let last = self.ask_once(step, input, waiting).await?;
             let again = last.iter().filter(|(_, answer)| answer.may_retry(step, tries));
             waiting = again.map(|(node, _)| node.clone()).collect();
             answers.extend(last);
@@ -113,31 +131,30 @@ impl StepChannel {
     }
 
     /// Sends a step to one node.
-    pub(crate) async fn ask_node(
+    pub(crate) async fn ask_node<A: Action>(
         &self,
-        step: Step,
-        inputs: &impl Serialize,
+        step: &Step<A>,
+        input: &A::Input,
         node: &Identity,
-    ) -> Result<StepAnswer, ClientError> {
+    ) -> Result<StepAnswer<A::Output>, ClientError> {
         let nodes = BTreeSet::from([node.clone()]);
-        let mut answers = self.ask_nodes(step, inputs, nodes).await?;
+        let mut answers = self.ask_nodes(step, input, nodes).await?;
         Ok(answers.remove(node).unwrap_or(StepAnswer::Silent))
     }
 
     /// Sends a step to nodes, once.
-    pub(crate) async fn ask_once(
+    pub(crate) async fn ask_once<A: Action>(
         &self,
-        step: Step,
-        data: &Map<String, Value>,
+        step: &Step<A>,
+        input: &A::Input,
         nodes: BTreeSet<Identity>,
-    ) -> Result<BTreeMap<Identity, StepAnswer>, ClientError> {
-        let mut answers: BTreeMap<Identity, StepAnswer> =
+    ) -> Result<BTreeMap<Identity, StepAnswer<A::Output>>, ClientError> {
+        let mut answers: BTreeMap<Identity, StepAnswer<A::Output>> =
             nodes.iter().map(|node| (node.clone(), StepAnswer::Silent)).collect();
-        let call = RpcCall::new(self.agent, step.action, CallTarget::Nodes(nodes))?;
+        let call = RpcCall::of_action::<A>(input, CallTarget::Nodes(nodes))?;
         let filter = if step.is_first { self.filter.clone() } else { NodeFilter::default() };
         let mut events = self.client.call(RpcCall {
             filter,
-            data: data.clone(),
             timeout: Some(step.limit),
             wait: step.limit + self.listen,
             ..call
@@ -146,7 +163,7 @@ impl StepChannel {
             match event {
                 CallEvent::Reply(received) => {
                     let node = received.reply.sender.clone();
-                    answers.insert(node, StepAnswer::from_reply(*received));
+                    answers.insert(node, StepAnswer::from_reply::<A>(*received));
                 }
                 CallEvent::Absent(node) => drop(answers.insert(node, StepAnswer::Absent)),
                 CallEvent::Failed(error) => return Err(error),

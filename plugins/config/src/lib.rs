@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use muster_api::wire::identity::SubjectName;
 use muster_api::{
-    ActionError, Agent, AgentError, BlockingContext, CallerVerdict, DaemonContext, EmptyInput,
-    NoOptions, NoState, NodePlugin, PluginError,
+    ActionError, Agent, AgentError, BlockingContext, CallerVerdict, DaemonContext, NoOptions,
+    NoState, NodePlugin, PluginError,
 };
 use muster_contract::config::{
-    ConfigCallerRow, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeployInput,
-    ConfigDeployOutput, ConfigRevertInput, ConfigStatusOutput, ConfigWhoInput, ConfigWhoOutput,
+    ConfigAgent, ConfigCallerRow, ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput,
+    ConfigDeploy, ConfigDeployInput, ConfigDeployOutput, ConfigRevert, ConfigRevertInput,
+    ConfigStatus, ConfigWho, ConfigWhoInput, ConfigWhoOutput,
 };
 
 pub use changes::{
@@ -50,14 +51,14 @@ impl NodePlugin for ConfigPlugin {
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
         let Self(deployments) = self;
-        Agent::builtin(Self::NAME)?
-            .blocking_action("deploy", deployments, deploy_files)
-            .blocking_action("revert", deployments, revert_files)
-            .blocking_action("confirm", deployments, confirm_files)
-            .blocking_action("status", deployments, |deployments, _, _: EmptyInput| {
-                Ok::<ConfigStatusOutput, _>(deployments.get()?.status())
+        Agent::builder_for::<ConfigAgent>()?
+            .blocking_action(ConfigDeploy, deployments, deploy_files)
+            .blocking_action(ConfigRevert, deployments, revert_files)
+            .blocking_action(ConfigConfirm, deployments, confirm_files)
+            .blocking_action(ConfigStatus, deployments, |deployments, _, _| {
+                Ok(deployments.get()?.status())
             })
-            .blocking_action("who", &NoState, decide_callers)
+            .blocking_action(ConfigWho, &NoState, decide_callers)
             .build()
     }
 }

@@ -1,139 +1,105 @@
 //! The agent `config`: files that are deployed to a node's daemon, and confirmed by a second request.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+mod deployed_name;
+
+pub use deployed_name::{DeployedKind, DeployedName, DeployedNameError};
 
 /// Maximum number of files of a deployment.
 pub const MAX_DEPLOYED_FILES: usize = 500;
 /// Maximum size of all files of a deployment together, in bytes: as JSON they fit into a request.
 pub const MAX_DEPLOYED_BYTES: usize = 512 * 1024;
-/// Maximum length of a file's name without its directory, in bytes.
-const MAX_NAME_BYTES: usize = 200;
-/// The authority that signed the broker's certificate.
-const AUTHORITY_FILE: &str = "ca.pem";
 
-/// What a deployed file is for, by its directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeployedKind {
-    /// `policies/AGENT.policy` and `policies/groups`.
-    Policy,
-    /// `facts.d/NAME`: external facts.
-    Fact,
-    /// `checks.d/NAME.toml`: schedules of checks.
-    Check,
-    /// `conf.d/NAME.toml`: settings of the daemon.
-    Setting,
-    /// `ca.pem`: the authority of the broker.
-    Authority,
-}
+/// The name of a deployment.
+const DEPLOYMENT_PATTERN: &str = r"\A[0-9a-zA-Z-]+\z";
+/// The name of an agent or of an action.
+const NAME_PATTERN: &str = r"\A[a-zA-Z0-9_-]+\z";
 
-/// The name of a deployed file: a path below the directory of `rpcd.toml`. Policies come first in the order of names, so that what settings enable is
-/// restricted from the start.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct DeployedName {
-    kind: DeployedKind,
-    text: String,
-}
+/// Deploys policies, facts, checks and settings to the node's daemon, for `rpc config`.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigAgent;
 
-/// The text names no file that can be deployed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} cannot be deployed; names are policies/AGENT.policy, policies/groups, facts.d/NAME, checks.d/NAME.toml, conf.d/NAME.toml and ca.pem"
-)]
-pub struct DeployedNameError(String);
+impl AgentContract for ConfigAgent {
+    const NAME: &'static str = "config";
+    const TIMEOUT: u64 = 60;
 
-impl DeployedName {
-    /// Parses a name. It contains no other directories, and no hidden files.
-    pub fn parse(text: &str) -> Result<Self, DeployedNameError> {
-        let refused = || DeployedNameError(text.chars().take(80).collect());
-        let kind = if text == AUTHORITY_FILE {
-            DeployedKind::Authority
-        } else {
-            let (directory, name) = text.split_once('/').ok_or_else(refused)?;
-            kind_of(directory, name).ok_or_else(refused)?
-        };
-        Ok(Self { kind, text: text.to_owned() })
-    }
-
-    /// What the file is for.
-    pub fn kind(&self) -> DeployedKind {
-        self.kind
-    }
-
-    /// The name, with its directory.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// The name without its directory.
-    pub fn file_name(&self) -> &str {
-        self.text.rsplit('/').next().unwrap_or(&self.text)
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<ConfigDeploy>()
+            .add::<ConfigConfirm>()
+            .add::<ConfigRevert>()
+            .add::<ConfigStatus>()
+            .add::<ConfigWho>();
     }
 }
 
-impl TryFrom<String> for DeployedName {
-    type Error = DeployedNameError;
+/// Replace the daemon's own files, check the result, and restore the earlier files unless the deployment is confirmed in time.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigDeploy;
 
-    fn try_from(text: String) -> Result<Self, DeployedNameError> {
-        Self::parse(&text)
-    }
-}
+impl Action for ConfigDeploy {
+    type Agent = ConfigAgent;
+    const NAME: &'static str = "deploy";
+    type Input = ConfigDeployInput;
+    type Output = ConfigDeployOutput;
 
-impl From<DeployedName> for String {
-    fn from(name: DeployedName) -> Self {
-        name.text
-    }
-}
-
-impl fmt::Display for DeployedName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-fn kind_of(directory: &str, name: &str) -> Option<DeployedKind> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '@');
-    let is_valid = !name.is_empty()
-        && name.len() <= MAX_NAME_BYTES
-        && !name.starts_with('.')
-        && name.chars().all(is_plain);
-    let has = |extension: &str| name.strip_suffix(extension).is_some_and(|stem| !stem.is_empty());
-    match directory {
-        _ if !is_valid => None,
-        "policies" if name == "groups" || has(".policy") => Some(DeployedKind::Policy),
-        "facts.d" => Some(DeployedKind::Fact),
-        "checks.d" if has(".toml") => Some(DeployedKind::Check),
-        "conf.d" if has(".toml") => Some(DeployedKind::Setting),
-        _ => None,
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .summary("state")
+            .examples(include_str!("config/deploy.json"))
     }
 }
 
 /// Inputs of `deploy`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigDeployInput {
-    /// The name of the deployment, which the caller chooses.
+    /// Name of the deployment, chosen by the caller.
+    #[schemars(length(max = 64), regex(pattern = DEPLOYMENT_PATTERN))]
     pub deployment: String,
-    /// Texts of files by name.
+    /// Texts of the files by name: policies/AGENT.policy, policies/groups, facts.d/NAME, checks.d/NAME.toml, conf.d/NAME.toml, ca.pem; files of the deployment before that are missing here are removed.
     pub files: BTreeMap<String, String>,
-    /// The names of those that are programs.
+    /// Names of the files that are programs.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub executables: BTreeSet<String>,
-    /// Time until the node restores the earlier files if the deployment is not confirmed, in seconds.
+    /// Time in seconds until the node restores the earlier files if the deployment is not confirmed, from 10 to 3600.
+    #[schemars(extend("x-default" = 60))]
     pub confirm_seconds: u64,
-    /// Whether only the changes are reported.
+    /// Only report what would change.
+    #[schemars(title = "Noop", extend("x-default" = false))]
     pub noop: bool,
+}
+
+/// Restore the files from before the last deployment, as a deployment of its own that must be confirmed.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigRevert;
+
+impl Action for ConfigRevert {
+    type Agent = ConfigAgent;
+    const NAME: &'static str = "revert";
+    type Input = ConfigRevertInput;
+    type Output = ConfigDeployOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .summary("state")
+            .examples(include_str!("config/revert.json"))
+    }
 }
 
 /// Inputs of `revert`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigRevertInput {
-    /// The name of the new deployment, which the caller chooses.
+    /// Name of the deployment, chosen by the caller.
+    #[schemars(length(max = 64), regex(pattern = DEPLOYMENT_PATTERN))]
     pub deployment: String,
-    /// Time until the node undoes it if it is not confirmed, in seconds.
+    /// Time in seconds until the node restores the earlier files if the deployment is not confirmed, from 10 to 3600.
+    #[schemars(extend("x-default" = 60))]
     pub confirm_seconds: u64,
 }
 
@@ -141,13 +107,13 @@ pub struct ConfigRevertInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConfigDeployOutput {
-    /// The name of the deployment.
+    /// Name of the deployment.
     pub deployment: String,
-    /// The state: see [`deploy_state`].
+    /// unchanged; planned with noop; pending until it is confirmed.
     pub state: String,
-    /// The files that changed, or would change.
+    /// The files that changed or would change: name, and change (added, changed or removed).
     pub changes: Vec<DeployedChange>,
-    /// How the daemon puts them in force: `reload`, `restart`, or `nothing`.
+    /// How the daemon puts the files in force: reload, restart, or nothing.
     pub effect: String,
     /// When the node restores the earlier files, by its clock, in milliseconds since the epoch; 0 unless it waits for a confirmation.
     pub confirm_by: u64,
@@ -178,10 +144,29 @@ pub mod deploy_state {
     pub const REVERTED: &str = "reverted";
 }
 
+/// Keep the files of a deployment. Refused until the daemon runs with them.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigConfirm;
+
+impl Action for ConfigConfirm {
+    type Agent = ConfigAgent;
+    const NAME: &'static str = "confirm";
+    type Input = ConfigConfirmInput;
+    type Output = ConfigConfirmOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .summary("state")
+            .examples(include_str!("config/confirm.json"))
+    }
+}
+
 /// Inputs of `confirm`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigConfirmInput {
-    /// The name of the deployment.
+    /// Name of the deployment, chosen by the caller.
+    #[schemars(length(max = 64), regex(pattern = DEPLOYMENT_PATTERN))]
     pub deployment: String,
 }
 
@@ -189,40 +174,72 @@ pub struct ConfigConfirmInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConfigConfirmOutput {
-    /// The name of the deployment.
+    /// Name of the deployment.
     pub deployment: String,
-    /// Its state: `confirmed`.
+    /// confirmed.
     pub state: String,
+}
+
+/// Show the last deployment, and which of its files were changed by others.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigStatus;
+
+impl Action for ConfigStatus {
+    type Agent = ConfigAgent;
+    const NAME: &'static str = "status";
+    type Input = EmptyInput;
+    type Output = ConfigStatusOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().summary("state").examples(include_str!("config/status.json"))
+    }
 }
 
 /// Outputs of `status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConfigStatusOutput {
-    /// The name of the last deployment; empty if there was none.
+    /// Name of the last deployment; empty if there was none.
     pub deployment: String,
-    /// Its state: see [`deploy_state`].
+    /// none, pending, confirmed or reverted.
     pub state: String,
     /// Who deployed it.
     pub caller: String,
     /// When, by the node's clock, in milliseconds since the epoch.
     pub deployed_at: u64,
-    /// When the node restores the earlier files; 0 unless it waits for a confirmation.
+    /// When the node restores the earlier files, by its clock, in milliseconds since the epoch; 0 unless it waits for a confirmation.
     pub confirm_by: u64,
     /// Why the earlier files were restored; empty if they were not.
     pub reason: String,
     /// The files of the deployment that is in force.
     pub files: Vec<String>,
-    /// Which of them were changed by others since.
+    /// Those of them that were changed or removed by others since.
     pub modified: Vec<String>,
+}
+
+/// Show which callers may run an action on this node, by its policies, facts and classes.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigWho;
+
+impl Action for ConfigWho {
+    type Agent = ConfigAgent;
+    const NAME: &'static str = "who";
+    type Input = ConfigWhoInput;
+    type Output = ConfigWhoOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("config/who.json"))
+    }
 }
 
 /// Inputs of `who`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigWhoInput {
     /// The agent.
+    #[schemars(length(max = 128), regex(pattern = NAME_PATTERN))]
     pub agent: String,
-    /// Its action.
+    /// The action.
+    #[schemars(length(max = 128), regex(pattern = NAME_PATTERN))]
     pub action: String,
 }
 
@@ -230,7 +247,8 @@ pub struct ConfigWhoInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConfigWhoOutput {
-    /// The callers that the policy names, and all others.
+    /// The callers that the policy names, its expressions, and all others: caller, allowed, rule, approved_by. Inputs and data sources count as unknown.
+    #[expect(clippy::doc_markdown, reason = "callers see this text without markup")]
     pub callers: Vec<ConfigCallerRow>,
 }
 
@@ -246,45 +264,4 @@ pub struct ConfigCallerRow {
     pub rule: String,
     /// The required approvers, as written in the rule; empty if none are required.
     pub approved_by: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{DeployedKind, DeployedName};
-
-    #[test]
-    fn only_files_of_the_daemon_have_names() {
-        for (name, kind) in [
-            ("policies/groups", DeployedKind::Policy),
-            ("policies/service.policy", DeployedKind::Policy),
-            ("facts.d/site.json", DeployedKind::Fact),
-            ("facts.d/rack", DeployedKind::Fact),
-            ("checks.d/base.toml", DeployedKind::Check),
-            ("conf.d/20-log.toml", DeployedKind::Setting),
-            ("ca.pem", DeployedKind::Authority),
-        ] {
-            assert_eq!(DeployedName::parse(name).map(|name| name.kind()), Ok(kind), "{name}");
-        }
-        for name in [
-            "",
-            "groups",
-            "rpcd.toml",
-            "node.creds",
-            "policies/",
-            "policies/x",
-            "policies/.policy",
-            "policies/../rpcd.toml",
-            "policies/a/b.policy",
-            "facts.d/..",
-            "facts.d/.hidden",
-            "facts.d/a b",
-            "facts.d/a\n",
-            "conf.d/x.conf",
-            "/etc/passwd",
-            "./ca.pem",
-            "CA.PEM",
-        ] {
-            assert!(DeployedName::parse(name).is_err(), "{name:?}");
-        }
-    }
 }

@@ -19,6 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_contract::filecopy::{
+    FilecopyAbort, FilecopyAgent, FilecopyBegin, FilecopyFinish, FilecopyInspect, FilecopyRead,
+    FilecopyWrite,
+};
 use muster_filemgr::path_policy::{PathPolicy, PathRules};
 use serde::Deserialize;
 
@@ -79,13 +83,13 @@ pub fn build_agent(
         Duration::from_secs(expiry_seconds),
         (transfers, max_bytes),
     ));
-    Agent::builtin("filecopy")?
-        .blocking_action("begin", &store, receive::begin_transfer)
-        .blocking_action("write", &store, receive::write_chunk)
-        .blocking_action("finish", &store, receive::finish_transfer)
-        .blocking_action("abort", &store, receive::abort_transfer)
-        .blocking_action("inspect", &readable, fetch::inspect_file)
-        .blocking_action("read", &readable, fetch::read_chunk)
+    Agent::builder_for::<FilecopyAgent>()?
+        .blocking_action(FilecopyBegin, &store, receive::begin_transfer)
+        .blocking_action(FilecopyWrite, &store, receive::write_chunk)
+        .blocking_action(FilecopyFinish, &store, receive::finish_transfer)
+        .blocking_action(FilecopyAbort, &store, receive::abort_transfer)
+        .blocking_action(FilecopyInspect, &readable, fetch::inspect_file)
+        .blocking_action(FilecopyRead, &readable, fetch::read_chunk)
         .build()
 }
 

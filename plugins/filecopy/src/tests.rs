@@ -5,14 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
-use muster_contract::filecopy::{
-    FilecopyAbortOutput, FilecopyBeginInput, FilecopyBeginOutput, FilecopyFinishOutput,
-    FilecopyInspectInput, FilecopyInspectOutput, FilecopyReadInput, FilecopyReadOutput,
-    FilecopyTransferInput, FilecopyWriteInput, FilecopyWriteOutput, encode_chunk,
-};
+use muster_contract::filecopy::encode_chunk;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -131,21 +127,6 @@ fn list(directory: &Path) -> Vec<String> {
 /// Content of several parts, the last one shorter.
 fn content() -> Vec<u8> {
     (0..3 * CHUNK + 100).map(|n| u8::try_from(n % 251).unwrap()).collect()
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = build_agent(options(), "/nowhere".into(), Vec::new()).unwrap();
-    let found: Vec<String> = [
-        differences::<FilecopyBeginInput, FilecopyBeginOutput>(&agent, "begin"),
-        differences::<FilecopyWriteInput, FilecopyWriteOutput>(&agent, "write"),
-        differences::<FilecopyTransferInput, FilecopyFinishOutput>(&agent, "finish"),
-        differences::<FilecopyTransferInput, FilecopyAbortOutput>(&agent, "abort"),
-        differences::<FilecopyInspectInput, FilecopyInspectOutput>(&agent, "inspect"),
-        differences::<FilecopyReadInput, FilecopyReadOutput>(&agent, "read"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -12,14 +12,13 @@ use muster_contract::filecopy::{
     FilecopyInspectInput, FilecopyInspectOutput, FilecopyReadInput, FilecopyReadOutput,
     MAX_READ_BYTES, decode_chunk,
 };
-use muster_contract::read_values;
 use muster_wire::identity::Identity;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::part_file::{PartFile, TargetState};
 use super::push::failed_outcome;
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
-use super::{COPY_AGENT, INSPECT, READ};
+use super::{INSPECT, READ};
 use crate::error::FleetRequestError;
 use crate::fleet::{DiscoveredNodes, FleetConnection};
 use crate::interrupt::InterruptListener;
@@ -74,7 +73,7 @@ impl FleetConnection {
     ) -> Result<CopyReport, FleetRequestError> {
         let started = Instant::now();
         let DiscoveredNodes { nodes, filter, .. } = found;
-        let channel = self.step_channel(COPY_AGENT, filter);
+        let channel = self.step_channel(filter);
         let mut report = CopyReport::default();
         let (total, copied) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         observer.observe(RequestEvent::CopyStarted(0));
@@ -185,7 +184,7 @@ impl FileFetcher {
 
     async fn inspect(&self) -> Result<FilecopyInspectOutput, FetchFailure> {
         let input = FilecopyInspectInput { path: self.path.clone() };
-        let answer = self.channel.ask_node(INSPECT, &input, &self.node).await?;
+        let answer = self.channel.ask_node(&INSPECT, &input, &self.node).await?;
         read_answer(answer, "at the start")
     }
 
@@ -248,7 +247,7 @@ impl FileFetcher {
                 return Ok(());
             };
             let answer = (&mut first.0).await.map_err(io::Error::other)??;
-            let output: FilecopyReadOutput = read_answer(answer, "while the parts were read")?;
+            let output = read_answer(answer, "while the parts were read")?;
             let content = decode_chunk(&output.content).filter(|content| {
                 let left = remote.size - parts.length;
                 content.len() as u64 == MAX_READ_BYTES.min(left)
@@ -274,12 +273,12 @@ impl FileFetcher {
             bytes,
         };
         let (channel, node) = (self.channel.clone(), self.node.clone());
-        AbortingTask(tokio::spawn(async move { channel.ask_node(READ, &input, &node).await }))
+        AbortingTask(tokio::spawn(async move { channel.ask_node(&READ, &input, &node).await }))
     }
 }
 
 /// A read in a task of its own; dropping it aborts the task.
-struct AbortingTask(JoinHandle<Result<StepAnswer, ClientError>>);
+struct AbortingTask(JoinHandle<Result<StepAnswer<FilecopyReadOutput>, ClientError>>);
 
 impl Drop for AbortingTask {
     fn drop(&mut self) {
@@ -297,15 +296,9 @@ async fn examine_blocking(
 }
 
 /// The outputs of a step.
-fn read_answer<T: serde::de::DeserializeOwned>(
-    answer: StepAnswer,
-    when: &str,
-) -> Result<T, FetchFailure> {
+fn read_answer<T>(answer: StepAnswer<T>, when: &str) -> Result<T, FetchFailure> {
     match answer {
-        StepAnswer::Done(data) => read_values(&data).map_err(|error| {
-            let message = format!("unexpected reply: {error}");
-            FetchFailure::Outcome(NodeCopyOutcome::Failed(message))
-        }),
+        StepAnswer::Done(output) => Ok(output),
         answer => Err(FetchFailure::Outcome(failed_outcome(answer, when))),
     }
 }

@@ -21,21 +21,21 @@ pub use report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 
 use std::time::Duration;
 
+use muster_contract::filecopy::{
+    FilecopyAbort, FilecopyBegin, FilecopyFinish, FilecopyInspect, FilecopyRead, FilecopyWrite,
+};
+
 use crate::steps::Step;
 
-/// The agent of all steps.
-const COPY_AGENT: &str = "filecopy";
 /// Time limit of a step that moves one part.
 const PART_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of a step that reads a whole file.
 const FILE_TIMEOUT: Duration = Duration::from_mins(10);
 
-const BEGIN: Step = Step { action: "begin", limit: FILE_TIMEOUT, is_first: true, repeats: true };
-const WRITE: Step = Step { action: "write", limit: PART_TIMEOUT, is_first: false, repeats: true };
+const BEGIN: Step<FilecopyBegin> = Step::first(FILE_TIMEOUT);
+const WRITE: Step<FilecopyWrite> = Step::later(PART_TIMEOUT);
 /// Not repeated to a silent node, because it may have succeeded.
-const FINISH: Step =
-    Step { action: "finish", limit: FILE_TIMEOUT, is_first: false, repeats: false };
-const ABORT: Step = Step { action: "abort", limit: PART_TIMEOUT, is_first: false, repeats: true };
-const INSPECT: Step =
-    Step { action: "inspect", limit: FILE_TIMEOUT, is_first: true, repeats: true };
-const READ: Step = Step { action: "read", limit: PART_TIMEOUT, is_first: false, repeats: true };
+const FINISH: Step<FilecopyFinish> = Step::once(FILE_TIMEOUT);
+const ABORT: Step<FilecopyAbort> = Step::later(PART_TIMEOUT);
+const INSPECT: Step<FilecopyInspect> = Step::first(FILE_TIMEOUT);
+const READ: Step<FilecopyRead> = Step::later(PART_TIMEOUT);

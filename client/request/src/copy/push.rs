@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 use muster_base::error_chain;
 use muster_client::{ClientError, RolloutLimits};
 use muster_contract::filecopy::{
-    FilecopyBeginInput, FilecopyBeginOutput, FilecopyTransferInput, FilecopyWriteInput,
+    FilecopyBeginInput, FilecopyTransferInput, FilecopyWriteInput, FilecopyWriteOutput,
     begin_state, encode_chunk,
 };
-use muster_contract::read_values;
 use muster_wire::identity::Identity;
 use tokio::task::JoinSet;
 
 use super::local_file::{LocalFile, LocalFileError};
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::transfers::{MAX_GROUP_NODES, Receiver, Receivers, chunk_size, window_size};
-use super::{ABORT, BEGIN, COPY_AGENT, FINISH, WRITE};
+use super::{ABORT, BEGIN, FINISH, WRITE};
 use crate::batches::{BatchPace, BatchProgress, run_batches};
 use crate::error::FleetRequestError;
 use crate::fleet::{DiscoveredNodes, FleetConnection};
@@ -48,7 +47,7 @@ pub struct PushRequest<'a> {
 type CopyResults = BTreeMap<Identity, NodeCopyResult>;
 
 /// What the answers to a part were, and how many bytes it has.
-type PartAnswers = (u64, BTreeMap<Identity, StepAnswer>);
+type PartAnswers = (u64, BTreeMap<Identity, StepAnswer<FilecopyWriteOutput>>);
 
 /// The state of a copy to nodes.
 struct FilePusher<'a> {
@@ -73,7 +72,7 @@ impl FleetConnection {
         let DiscoveredNodes { nodes, filter, .. } = found;
         let pusher = FilePusher {
             request,
-            channel: self.step_channel(COPY_AGENT, filter),
+            channel: self.step_channel(filter),
             observer,
             chunk_bytes: chunk_size(self.client.max_payload()),
             counted: Cell::new(0),
@@ -142,14 +141,14 @@ impl FilePusher<'_> {
             group: text(group),
         };
         let mut receivers = Receivers::default();
-        for (node, answer) in self.channel.ask_nodes(BEGIN, &input, nodes).await? {
-            match begun_output(answer) {
-                Ok(begun) if begun.state == begin_state::READY => {
+        for (node, answer) in self.channel.ask_nodes(&BEGIN, &input, nodes).await? {
+            match answer {
+                StepAnswer::Done(begun) if begun.state == begin_state::READY => {
                     let receiver = Receiver::from(begun);
                     self.count_bytes(file.size - self.missing_bytes(&receiver));
                     receivers.insert(node, receiver);
                 }
-                Ok(begun) => {
+                StepAnswer::Done(begun) => {
                     let outcome = match begun.state.as_str() {
                         begin_state::ATTRIBUTES => NodeCopyOutcome::AttributesSet,
                         _ => NodeCopyOutcome::Unchanged,
@@ -157,7 +156,8 @@ impl FilePusher<'_> {
                     results.insert(node, self.result(outcome, Some(begun.path), 0));
                     self.count_bytes(file.size);
                 }
-                Err(outcome) => {
+                answer => {
+                    let outcome = failed_outcome(answer, "at the start");
                     results.insert(node, self.result(outcome, None, 0));
                     self.count_bytes(file.size);
                 }
@@ -215,7 +215,7 @@ impl FilePusher<'_> {
             let input = FilecopyWriteInput { transfer, index, content: content.clone() };
             let channel = self.channel.clone();
             tasks.spawn(async move {
-                let answers = channel.ask_nodes(WRITE, &input, nodes).await?;
+                let answers = channel.ask_nodes(&WRITE, &input, nodes).await?;
                 Ok((bytes, answers))
             });
         }
@@ -230,7 +230,7 @@ impl FilePusher<'_> {
     ) -> Result<(), ClientError> {
         for (transfer, nodes) in receivers.by_transfer() {
             let input = FilecopyTransferInput { transfer };
-            for (node, answer) in self.channel.ask_nodes(FINISH, &input, nodes).await? {
+            for (node, answer) in self.channel.ask_nodes(&FINISH, &input, nodes).await? {
                 let Some(receiver) = receivers.remove(&node) else { continue };
                 let outcome = match answer {
                     StepAnswer::Done(_) => NodeCopyOutcome::Copied,
@@ -254,7 +254,7 @@ impl FilePusher<'_> {
         for (transfer, nodes) in receivers.by_transfer() {
             let input = FilecopyTransferInput { transfer };
             // A node that cannot be reached removes the copy when it has expired.
-            for (node, _) in self.channel.ask_nodes(ABORT, &input, nodes).await? {
+            for (node, _) in self.channel.ask_nodes(&ABORT, &input, nodes).await? {
                 let path = receivers.remove(&node).map(|receiver| receiver.path);
                 let outcome = NodeCopyOutcome::Failed(message.clone());
                 results.insert(node, self.result(outcome, path, 0));
@@ -288,17 +288,8 @@ impl FilePusher<'_> {
     }
 }
 
-/// The outputs of `begin`, or why the node does not receive the file.
-fn begun_output(answer: StepAnswer) -> Result<FilecopyBeginOutput, NodeCopyOutcome> {
-    match answer {
-        StepAnswer::Done(data) => read_values(&data)
-            .map_err(|error| NodeCopyOutcome::Failed(format!("unexpected reply: {error}"))),
-        answer => Err(failed_outcome(answer, "at the start")),
-    }
-}
-
 /// The outcome of a step that did not succeed.
-pub(super) fn failed_outcome(answer: StepAnswer, when: &str) -> NodeCopyOutcome {
+pub(super) fn failed_outcome<T>(answer: StepAnswer<T>, when: &str) -> NodeCopyOutcome {
     match answer {
         StepAnswer::Failed(message) | StepAnswer::Busy(message) => NodeCopyOutcome::Failed(message),
         StepAnswer::Absent => NodeCopyOutcome::NoReply(format!("not connected {when}")),
