@@ -5,45 +5,16 @@ use std::sync::Arc;
 
 use muster_api::base::error_chain;
 use muster_api::{ActionError, BlockingContext};
+use muster_contract::catalog::{
+    CatalogLintInput, CatalogLintOutput, CatalogRunInput, CatalogRunOutcome,
+};
 use muster_engine::catalog::Catalog;
 use muster_engine::run::RunOptions;
 use muster_engine::type_source::machine_type_sources;
 use muster_engine::{ResourceEngine, lint};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
-use crate::runs::{self, CatalogRunOutcome, CatalogSource, invalid_catalog_error, read_catalog};
-
-/// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct CatalogRunInput {
-    catalog: Option<String>,
-    file: Option<String>,
-    tags: Option<String>,
-    skip_tags: Option<String>,
-}
-
-/// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct CatalogApplyInput {
-    #[serde(flatten)]
-    pub(crate) run: CatalogRunInput,
-    pub(crate) noop: Option<bool>,
-}
-
-/// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct CatalogLintInput {
-    catalog: Option<String>,
-    file: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct CatalogLintOutput {
-    count: usize,
-    findings: Vec<String>,
-}
+use crate::runs::{self, CatalogSource, invalid_catalog_error, read_catalog};
 
 /// Applies the catalog; with `noop`, reads state and executes no command of the catalog.
 pub(crate) fn run_catalog(

@@ -7,6 +7,10 @@ use std::time::Duration;
 use muster_api::base::since_epoch;
 use muster_api::system::System;
 use muster_api::{ActionError, BlockingContext, EmptyInput, StateSource};
+use muster_contract::catalog::CatalogRunOutcome;
+use muster_contract::ledger::{
+    LedgerDropInput, LedgerDropOutput, LedgerListOutput, LedgerReplayInput, OwedRefreshRow,
+};
 use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
 use muster_engine::lock::CatalogRunLock;
 use muster_engine::run::RunOptions;
@@ -15,53 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::options::Options;
-use crate::runs::{self, CatalogRunOutcome, CatalogSource, open_state_dir};
+use crate::runs::{self, CatalogSource, open_state_dir};
 
 /// Maximum number of refreshes in one reply.
 const MAX_LISTED_REFRESHES: usize = 1000;
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct LedgerListOutput {
-    pending: usize,
-    debts: Vec<OwedRefreshRow>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct OwedRefreshRow {
-    id: u64,
-    target: String,
-    source: String,
-    since: i64,
-    /// Seconds since then.
-    age: i64,
-    certain: bool,
-    attempts: u32,
-    reason: Option<String>,
-    run: String,
-    /// The source is again as it was before the change.
-    source_reverted: bool,
-    /// The target has another definition than at the time of the change.
-    target_changed: bool,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct LedgerReplayInput {
-    target: Option<String>,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct LedgerDropInput {
-    target: String,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct LedgerDropOutput {
-    dropped: usize,
-    pending: usize,
-    changed: bool,
-}
 
 /// The number of owed refreshes, and the age of the oldest.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -123,7 +84,7 @@ pub(crate) fn replay_owed(
             .map(|owed| owed.target)
             .collect();
         total = Some(match total {
-            Some(earlier) => earlier.followed_by(outcome),
+            Some(earlier) => runs::add_outcome(earlier, outcome),
             None => outcome,
         });
     }

@@ -18,10 +18,12 @@ use muster_api::{
     Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
     ValidatedDataSource,
 };
+use muster_contract::catalog::{CatalogAgent, CatalogApply, CatalogLint, CatalogPlan};
+use muster_contract::ledger::{LedgerAgent, LedgerDrop, LedgerList, LedgerReplay};
 
 pub use options::Options;
 
-use catalog_actions::{CatalogApplyInput, lint_catalog, run_catalog};
+use catalog_actions::{lint_catalog, run_catalog};
 use ledger_actions::{LedgerStateSource, drop_owed, list_owed, replay_owed, summarise_owed};
 
 /// The agents `catalog` and `ledger` and the data source `ledger`.
@@ -53,10 +55,10 @@ impl NodePlugin for CatalogPlugin {
 
     /// The agent `ledger`.
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        Agent::builtin("ledger")?
-            .blocking_action("list", &self.0, list_owed)
-            .blocking_action("replay", &self.0, replay_owed)
-            .blocking_action("drop", &self.0, drop_owed)
+        Agent::builder_for::<LedgerAgent>()?
+            .blocking_action(LedgerList, &self.0, list_owed)
+            .blocking_action(LedgerReplay, &self.0, replay_owed)
+            .blocking_action(LedgerDrop, &self.0, drop_owed)
             .build()
     }
 
@@ -79,13 +81,13 @@ impl NodePlugin for CatalogPlugin {
 }
 
 fn build_catalog_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
-    Agent::builtin("catalog")?
-        .blocking_action("apply", options, |options, cx, input: CatalogApplyInput| {
+    Agent::builder_for::<CatalogAgent>()?
+        .blocking_action(CatalogApply, options, |options, cx, input| {
             run_catalog(options, cx, input.run, input.noop == Some(true))
         })
-        .blocking_action("plan", options, |options, cx, input| {
+        .blocking_action(CatalogPlan, options, |options, cx, input| {
             run_catalog(options, cx, input, true)
         })
-        .blocking_action("lint", options, lint_catalog)
+        .blocking_action(CatalogLint, options, lint_catalog)
         .build()
 }

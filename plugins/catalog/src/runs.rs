@@ -6,14 +6,13 @@ use std::time::Duration;
 use muster_api::base::error_chain;
 use muster_api::system::StateDir;
 use muster_api::{ActionError, BlockingContext};
+use muster_contract::catalog::{CatalogRunEvent, CatalogRunOutcome};
 use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog};
 use muster_engine::lock::{CatalogRunLock, LockError, puppet_state_dirs};
 use muster_engine::report::{ResourceEvent, RunEvent, RunReport};
 use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
 use muster_engine::type_source::machine_type_sources;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::options::Options;
@@ -34,45 +33,23 @@ pub(crate) enum CatalogSource {
     Stored,
 }
 
-/// The answer.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct CatalogRunOutcome {
-    pub(crate) status: String,
-    pub(crate) exit_code: u8,
-    pub(crate) resources: usize,
-    pub(crate) changed: usize,
-    pub(crate) failed: usize,
-    pub(crate) skipped: usize,
-    pub(crate) pending: usize,
-    pub(crate) events: Vec<CatalogRunEvent>,
-    pub(crate) run: String,
-}
-
-impl CatalogRunOutcome {
-    /// The outcome of this run and a later one, with the totals of both and the id of the later one.
-    pub(crate) fn followed_by(self, later: Self) -> Self {
-        let is_changed = [&self, &later].iter().any(|outcome| outcome.status == "changed");
-        let mut events = self.events;
-        events.extend(later.events);
-        events.truncate(MAX_LISTED_EVENTS);
-        Self {
-            status: if is_changed { "changed".to_owned() } else { later.status },
-            exit_code: self.exit_code | later.exit_code,
-            changed: self.changed + later.changed,
-            failed: self.failed + later.failed,
-            events,
-            ..later
-        }
+/// The outcome of a run and a later one, with the totals of both and the id of the later one.
+pub(crate) fn add_outcome(
+    earlier: CatalogRunOutcome,
+    later: CatalogRunOutcome,
+) -> CatalogRunOutcome {
+    let is_changed = [&earlier, &later].iter().any(|outcome| outcome.status == "changed");
+    let mut events = earlier.events;
+    events.extend(later.events);
+    events.truncate(MAX_LISTED_EVENTS);
+    CatalogRunOutcome {
+        status: if is_changed { "changed".to_owned() } else { later.status },
+        exit_code: earlier.exit_code | later.exit_code,
+        changed: earlier.changed + later.changed,
+        failed: earlier.failed + later.failed,
+        events,
+        ..later
     }
-}
-
-/// One event of it.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct CatalogRunEvent {
-    resource: String,
-    property: Option<String>,
-    status: String,
-    message: String,
 }
 
 /// Applies a catalog and returns the reply. Sends each event as it happens if the caller asked for progress.

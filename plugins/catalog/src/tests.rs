@@ -7,20 +7,13 @@ use std::sync::Arc;
 
 use muster_api::system::StateDir;
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent, EmptyInput, NodePlugin as _};
+use muster_api::{ActionError, Agent, NodePlugin as _};
 use serde_json::{Value, json};
 
 use crate::CatalogPlugin;
-use crate::catalog_actions::{
-    CatalogApplyInput, CatalogLintInput, CatalogLintOutput, CatalogRunInput,
-};
-use crate::ledger_actions::{
-    LedgerDropInput, LedgerDropOutput, LedgerListOutput, LedgerReplayInput,
-};
 use crate::options::Options;
-use crate::runs::CatalogRunOutcome;
 
 fn options(directory: &Path) -> Options {
     Options {
@@ -45,22 +38,6 @@ async fn ask(agent: &Agent, action: &str, input: Value) -> Result<Value, ActionE
     let cx = node.context("catalog", action, system).unwrap();
     let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddls() {
-    let directory = tempfile::tempdir().unwrap();
-    let (catalog, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
-    let found: Vec<String> = [
-        differences::<CatalogApplyInput, CatalogRunOutcome>(&catalog, "apply"),
-        differences::<CatalogRunInput, CatalogRunOutcome>(&catalog, "plan"),
-        differences::<CatalogLintInput, CatalogLintOutput>(&catalog, "lint"),
-        differences::<EmptyInput, LedgerListOutput>(&ledger, "list"),
-        differences::<LedgerReplayInput, CatalogRunOutcome>(&ledger, "replay"),
-        differences::<LedgerDropInput, LedgerDropOutput>(&ledger, "drop"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]

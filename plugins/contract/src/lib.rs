@@ -5,9 +5,11 @@
 #![warn(missing_docs)]
 
 pub mod again;
+pub mod catalog;
 pub mod config;
 pub mod directory;
 pub mod filecopy;
+pub mod ledger;
 pub mod motd;
 pub mod nettest;
 pub mod nrpe;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::{env, fs};
 
+use muster_contract::catalog::CatalogAgent;
 use muster_contract::config::ConfigAgent;
 use muster_contract::filecopy::FilecopyAgent;
+use muster_contract::ledger::LedgerAgent;
 use muster_contract::motd::MotdAgent;
 use muster_contract::nettest::NettestAgent;
 use muster_contract::package::PackageAgent;
@@ -21,8 +23,10 @@ use crate::generator::generate_document;
 /// The agents whose actions are types.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
+        generate_document::<CatalogAgent>(),
         generate_document::<ConfigAgent>(),
         generate_document::<FilecopyAgent>(),
+        generate_document::<LedgerAgent>(),
         generate_document::<MotdAgent>(),
         generate_document::<NettestAgent>(),
         generate_document::<PackageAgent>(),
