@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod config;
 pub mod directory;
 pub mod filecopy;
+pub mod filemgr;
 pub mod ledger;
 pub mod motd;
 pub mod nettest;

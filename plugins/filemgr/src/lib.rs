@@ -14,6 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_contract::filemgr::{
+    FilemgrAgent, FilemgrList, FilemgrMkdir, FilemgrRead, FilemgrRemove, FilemgrStatus,
+    FilemgrTouch,
+};
 use serde::Deserialize;
 
 use actions::{create, list, read, remove, status};
@@ -49,13 +53,13 @@ pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent
         deny_key: "plugins.filemgr.deny",
     };
     let policy = Arc::new(PathPolicy::new(rules, daemon_paths));
-    Agent::builtin("filemgr")?
-        .blocking_action("status", &policy, status::inspect_path)
-        .blocking_action("list", &policy, list::list_directory)
-        .blocking_action("read", &policy, read::read_file)
-        .blocking_action("touch", &policy, create::touch_file)
-        .blocking_action("mkdir", &policy, create::make_directory)
-        .blocking_action("remove", &policy, remove::remove_path)
+    Agent::builder_for::<FilemgrAgent>()?
+        .blocking_action(FilemgrStatus, &policy, status::inspect_path)
+        .blocking_action(FilemgrList, &policy, list::list_directory)
+        .blocking_action(FilemgrRead, &policy, read::read_file)
+        .blocking_action(FilemgrTouch, &policy, create::touch_file)
+        .blocking_action(FilemgrMkdir, &policy, create::make_directory)
+        .blocking_action(FilemgrRemove, &policy, remove::remove_path)
         .build()
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use muster_api::system::FileEntryKind;
 use muster_api::system::confined::ConfinedEntry;
 use muster_api::{ActionError, BlockingContext};
+use muster_contract::filemgr::{FileChangeInput, FileChangeOutput};
 
-use super::{FileChangeInput, FileChangeOutput};
 use crate::path_policy::{AdmittedPath, PathPolicy};
 
 /// Mode of a created file.

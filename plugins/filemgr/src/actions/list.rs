@@ -3,28 +3,13 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::filemgr::{DirectoryEntryRow, FilePathInput, FilemgrListOutput};
 
-use super::{FilePathInput, kind_name};
+use super::kind_name;
 use crate::path_policy::PathPolicy;
 
 /// Maximum number of entries in one reply.
 const MAX_LISTED_ENTRIES: usize = 2000;
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FilemgrListOutput {
-    count: usize,
-    entries: Vec<DirectoryEntryRow>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct DirectoryEntryRow {
-    name: String,
-    kind: String,
-    mode: String,
-    size: u64,
-}
 
 pub(crate) fn list_directory(
     policy: &Arc<PathPolicy>,

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use muster_api::system::FileEntryKind;
 use muster_api::system::confined::ConfinedFile;
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::filemgr::{FilemgrReadInput, FilemgrReadOutput};
 
 use crate::path_policy::PathPolicy;
 
@@ -14,21 +13,6 @@ use crate::path_policy::PathPolicy;
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum number of bytes in one reply.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct FilemgrReadInput {
-    path: String,
-    /// Where to begin; from the end when negative.
-    offset: i64,
-    bytes: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FilemgrReadOutput {
-    text: String,
-    size: u64,
-    offset: u64,
-}
 
 pub(crate) fn read_file(
     policy: &Arc<PathPolicy>,

@@ -5,21 +5,12 @@ use std::sync::Arc;
 
 use muster_api::system::{FileEntryKind, SystemError};
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use muster_contract::filemgr::{FileChangeOutput, FilemgrRemoveInput};
 
-use super::FileChangeOutput;
 use crate::path_policy::PathPolicy;
 
 /// Why a directory is not removed.
 const NOT_EMPTY: &str = "it is not empty; set `recursive` to remove it with its content";
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct FilemgrRemoveInput {
-    path: String,
-    recursive: bool,
-    noop: Option<bool>,
-}
 
 pub(crate) fn remove_path(
     policy: &Arc<PathPolicy>,

@@ -7,30 +7,14 @@ use std::time::UNIX_EPOCH;
 use md5::Md5;
 use muster_api::system::FileEntryKind;
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::filemgr::{FilePathInput, FilemgrStatusOutput};
 use sha2::{Digest, Sha256};
 
-use super::{FilePathInput, kind_name};
+use super::kind_name;
 use crate::path_policy::{AdmittedPath, PathPolicy};
 
 /// Largest file for which checksums are computed, in bytes.
 const MAX_CHECKSUM_BYTES: u64 = 64 * 1024 * 1024;
-
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FilemgrStatusOutput {
-    present: bool,
-    kind: Option<String>,
-    mode: Option<String>,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    size: Option<u64>,
-    /// In seconds since 1970.
-    modified: Option<u64>,
-    target: Option<String>,
-    md5: Option<String>,
-    sha256: Option<String>,
-}
 
 pub(crate) fn inspect_path(
     policy: &Arc<PathPolicy>,

@@ -6,14 +6,11 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
-use crate::actions::{
-    FileChangeInput, FileChangeOutput, FilePathInput, list, read, remove, status,
-};
 use crate::{Options, build_agent};
 
 pub(crate) struct Machine {
@@ -62,21 +59,6 @@ impl Machine {
     fn has(&self, path: &str) -> bool {
         self.root.path().join(path).symlink_metadata().is_ok()
     }
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = build_agent(Options::default(), Vec::new()).unwrap();
-    let found: Vec<String> = [
-        differences::<FilePathInput, status::FilemgrStatusOutput>(&agent, "status"),
-        differences::<FilePathInput, list::FilemgrListOutput>(&agent, "list"),
-        differences::<read::FilemgrReadInput, read::FilemgrReadOutput>(&agent, "read"),
-        differences::<FileChangeInput, FileChangeOutput>(&agent, "touch"),
-        differences::<FileChangeInput, FileChangeOutput>(&agent, "mkdir"),
-        differences::<remove::FilemgrRemoveInput, FileChangeOutput>(&agent, "remove"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[tokio::test]
