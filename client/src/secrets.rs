@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_contract::rpcutil::RpcutilPing;
+use muster_ddl::EmptyInput;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
@@ -74,7 +76,8 @@ fn ping_nodes(
     filter: NodeFilter,
 ) -> PingFuture<'_> {
     Box::pin(async move {
-        let mut ping = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes))?;
+        let target = CallTarget::Nodes(nodes);
+        let mut ping = RpcCall::of_action::<RpcutilPing>(&EmptyInput {}, target)?;
         (ping.wait, ping.filter) = (KEY_REQUEST_TIMEOUT, filter);
         let (sender, mut events) = mpsc::channel(16);
         let ping_call = async move { reply_collector::run_call(client, ping, &sender).await };

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_base::{count_text, error_chain, format_millis};
 use muster_client::ReceivedReply;
-use muster_contract::read_values;
-use muster_contract::rpcutil::RpcutilDiagnoseOutput;
+use muster_contract::rpcutil::{RpcutilDiagnose, RpcutilDiagnoseOutput};
 use muster_ddl::AgentDdl;
 use muster_request::{
     AgentSchemas, FleetConnection, FleetRequestError, RollCall, RpcSettings, TargetSelection,
@@ -32,7 +31,7 @@ pub async fn check_fleet(
     let roll_call = async {
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
-        let roll_call = fleet.roll_call(&target.filter, "diagnose");
+        let roll_call = fleet.roll_call::<RpcutilDiagnose>(&target.filter);
         let (survey, call) = tokio::join!(fleet.survey_stores(), roll_call);
         Ok::<_, FleetRequestError>((stores_section(&survey), call?, schemas))
     };
@@ -61,7 +60,8 @@ pub async fn check_fleet(
 /// Evaluates the roll call. `schemas` are the local DDLs.
 fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
     let answers = &call.answers;
-    let outputs = |answer: &ReceivedReply| read_values(&answer.reply.data).unwrap_or_default();
+    let outputs =
+        |answer: &ReceivedReply| answer.read_outputs::<RpcutilDiagnose>().unwrap_or_default();
     let diagnoses: Vec<Diagnosis<'_>> =
         answers.iter().map(|answer| (&answer.reply.sender, outputs(answer))).collect();
     let mut findings = Vec::new();
@@ -243,7 +243,7 @@ fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
         let reply = &answer.reply;
         let reason = match &reply.reason {
             _ if answer.is_ok() => {
-                let error = read_values::<RpcutilDiagnoseOutput>(&reply.data).err()?;
+                let error = answer.read_outputs::<RpcutilDiagnose>().err()?;
                 format!("diagnosis cannot be read: {error}")
             }
             Some(ReplyReason::Denied { rule }) if muster_policy::is_fault(rule) => {

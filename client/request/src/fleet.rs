@@ -9,6 +9,8 @@ use muster_client::{
     DirectoryError, DiscoveryMethod, DiscoverySource, DiscoveryWindow, ReceivedReply,
     RegisteredNodes, RpcCall,
 };
+use muster_contract::rpcutil::RpcutilPing;
+use muster_ddl::EmptyInput;
 use muster_filter::NodeFilter;
 use muster_jobs::{JobFleet, SavedJob, SavedJobError};
 use muster_wire::identity::{Identity, SubjectName};
@@ -160,7 +162,8 @@ impl FleetConnection {
         mut show: impl FnMut(&ReceivedReply),
     ) -> Result<CallStats, FleetRequestError> {
         let mut refusals = BTreeMap::new();
-        let mut call = RpcCall::new("rpcutil", "ping", call_target).map_err(ClientError::from)?;
+        let mut call = RpcCall::of_action::<RpcutilPing>(&EmptyInput {}, call_target)
+            .map_err(ClientError::from)?;
         call.wait = self.listen;
         call.expect = ping.expect;
         call.trace = ping.traceparent.is_some();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_base::duration_millis;
 use muster_client::{CallEvent, CallTarget, ClientError, ReceivedReply, RpcCall};
+use muster_ddl::{Action, EmptyInput};
 use muster_filter::NodeFilter;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -30,14 +31,14 @@ pub struct RollCall {
 }
 
 impl FleetConnection {
-    /// Sends a request for an action of `rpcutil` without inputs to all matching nodes.
-    pub async fn roll_call(
+    /// Sends a request for an action without inputs to all matching nodes.
+    pub async fn roll_call<A: Action<Input = EmptyInput>>(
         &self,
         filter: &NodeFilter,
-        action: &str,
     ) -> Result<RollCall, FleetRequestError> {
-        let mut call = RpcCall::new("rpcutil", action, CallTarget::Filter(filter.clone()))
-            .map_err(ClientError::from)?;
+        let target = CallTarget::Filter(filter.clone());
+        let mut call =
+            RpcCall::of_action::<A>(&EmptyInput {}, target).map_err(ClientError::from)?;
         call.wait = self.listen;
         let mut events = self.client.call(call);
         let mut roll_call = RollCall::default();

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use muster_contract::rpcutil::RpcutilPing;
+use muster_ddl::EmptyInput;
 use muster_filter::NodeFilter;
 use tokio::time::Instant;
 
@@ -18,7 +20,7 @@ use crate::stats::CallStats;
 pub(crate) const PING_REPLY_BYTES: usize = 1500;
 
 fn ping_call(target: CallTarget, wait: Duration) -> Result<RpcCall> {
-    let mut call = RpcCall::new("rpcutil", "ping", target)?;
+    let mut call = RpcCall::of_action::<RpcutilPing>(&EmptyInput {}, target)?;
     call.wait = wait;
     call.expected_reply_bytes = Some(PING_REPLY_BYTES);
     Ok(call)

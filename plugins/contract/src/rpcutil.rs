@@ -1,37 +1,92 @@
 //! The agent `rpcutil`: what a node and its daemon report about themselves.
 
-use std::collections::BTreeMap;
+mod daemon;
+mod requests;
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use daemon::{
+    CpuTimes, DiagnoseFindingRow, RpcutilDaemonStats, RpcutilDaemonStatsOutput, RpcutilDiagnose,
+    RpcutilDiagnoseOutput, RpcutilGetConfigItem, RpcutilGetConfigItemInput,
+    RpcutilGetConfigItemOutput, RpcutilPing, RpcutilPingOutput,
+};
+pub use requests::{
+    CancelOutcome, RpcutilCancel, RpcutilCancelAny, RpcutilCancelInput, RpcutilCancelOutput,
+    RpcutilRunning, RpcutilRunningOutput, RunningRequestRow,
+};
+
+/// General information about a node and its daemon.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilAgent;
+
+impl AgentContract for RpcutilAgent {
+    const NAME: &'static str = "rpcutil";
+    const TIMEOUT: u64 = 10;
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<RpcutilPing>()
+            .add::<RpcutilInventory>()
+            .add::<RpcutilGetFact>()
+            .add::<RpcutilGetFacts>()
+            .add::<RpcutilDaemonStats>()
+            .add::<RpcutilAgentInventory>()
+            .add::<RpcutilDdl>()
+            .add::<RpcutilCollectiveInfo>()
+            .add::<RpcutilGetConfigItem>()
+            .add::<RpcutilGetData>()
+            .add::<RpcutilRunning>()
+            .add::<RpcutilCancel>()
+            .add::<RpcutilCancelAny>()
+            .add::<RpcutilDiagnose>();
+    }
+}
+
+/// Report everything about the node.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilInventory;
+
+impl Action for RpcutilInventory {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "inventory";
+    type Input = EmptyInput;
+    type Output = RpcutilInventoryOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("rpcutil/inventory.json"))
+    }
+}
 
 /// Outputs of `inventory`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilInventoryOutput {
-    /// Names of the agents, sorted.
+    /// The names of the agents.
     pub agents: Vec<String>,
-    /// The facts.
+    /// The facts and their values.
     pub facts: Map<String, Value>,
-    /// The classes of the node's catalog.
+    /// The classes that configuration management assigned to the node.
     pub classes: Vec<String>,
-    /// The state of subsystems, by name; absent while it is unknown.
+    /// The state of subsystems by name, as filters see it; null while it is unknown.
     pub state: Option<Map<String, Value>>,
-    /// Version of the daemon.
+    /// The version of the daemon.
     pub version: String,
-    /// The main collective.
+    /// The node's main collective.
     pub main_collective: Option<String>,
-    /// All collectives, the main one first.
+    /// All collectives of the node.
+    #[schemars(title = "All Collectives")]
     pub collectives: Vec<String>,
-    /// Names of the data sources.
+    /// The names of the data sources.
     pub data_plugins: Vec<String>,
-    /// Agents that could not be loaded, with the file and the error.
+    /// External agents that could not be loaded, with the file and the error.
+    #[schemars(extend("x-default" = []))]
     pub agent_problems: Vec<AgentProblemRow>,
 }
 
 /// An error in the files of one agent.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentProblemRow {
     /// The agent.
@@ -42,177 +97,213 @@ pub struct AgentProblemRow {
     pub problem: String,
 }
 
+/// List all agents of the node with their metadata.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilAgentInventory;
+
+impl Action for RpcutilAgentInventory {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "agent_inventory";
+    type Input = EmptyInput;
+    type Output = RpcutilAgentInventoryOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("rpcutil/agent_inventory.json"))
+    }
+}
+
+/// Outputs of `agent_inventory`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RpcutilAgentInventoryOutput {
+    /// The metadata of each agent.
+    pub agents: Vec<AgentInventoryRow>,
+    /// External agents that could not be loaded, with the file and the error.
+    #[schemars(extend("x-default" = []))]
+    pub problems: Vec<AgentProblemRow>,
+}
+
+/// One agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AgentInventoryRow {
+    /// The same as `agent`: `MCollective` answers both.
+    pub name: String,
+    /// The name, as in subjects.
+    pub agent: String,
+    /// Its purpose.
+    pub description: String,
+    /// Its author.
+    pub author: String,
+    /// Its licence.
+    pub license: String,
+    /// Its own version.
+    pub version: String,
+    /// Its home page.
+    pub url: String,
+    /// The maximum duration of its actions, in seconds.
+    pub timeout: u64,
+    /// What implements it: `builtin`, or `external` for a separate program.
+    pub provider: String,
+}
+
+/// List the collectives of the node.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilCollectiveInfo;
+
+impl Action for RpcutilCollectiveInfo {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "collective_info";
+    type Input = EmptyInput;
+    type Output = RpcutilCollectiveInfoOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read()
+            .summary("collectives")
+            .examples(include_str!("rpcutil/collective_info.json"))
+    }
+}
+
 /// Outputs of `collective_info`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilCollectiveInfoOutput {
-    /// The main collective.
+    /// The node's main collective.
     pub main_collective: Option<String>,
-    /// All collectives, the main one first.
+    /// All collectives of the node.
+    #[schemars(title = "All Collectives")]
     pub collectives: Vec<String>,
 }
 
-/// Outputs of `daemon_stats`: counters since the start of the daemon, and its resource usage.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RpcutilDaemonStatsOutput {
-    /// Number of threads.
-    pub threads: Option<u64>,
-    /// Names of the agents, sorted.
-    pub agents: Vec<String>,
-    /// Process id.
-    pub pid: Option<u32>,
-    /// Processor time.
-    pub times: Option<CpuTimes>,
-    /// Authentic messages.
-    pub validated: Option<u64>,
-    /// Messages that were not authentic.
-    pub unvalidated: Option<u64>,
-    /// Messages that matched the node.
-    pub passed: Option<u64>,
-    /// Messages for other nodes.
-    pub filtered: Option<u64>,
-    /// When the daemon started, in seconds since 1970.
-    pub starttime: Option<u64>,
-    /// All messages.
-    pub total: Option<u64>,
-    /// Replies that were sent.
-    pub replies: Option<u64>,
-    /// Path of the configuration file.
-    pub configfile: Option<String>,
-    /// Version of the daemon.
-    pub version: Option<String>,
-    /// Messages that were too old or from the future.
-    pub ttlexpired: Option<u64>,
-    /// Messages that were seen before.
-    pub replayed: Option<u64>,
-    /// Requests that a policy denied.
-    pub denied: Option<u64>,
-    /// Proportional set size of the process, in bytes.
-    pub memory_bytes: Option<u64>,
+/// Return the DDL of an agent on the node.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilDdl;
+
+impl Action for RpcutilDdl {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "ddl";
+    type Input = RpcutilDdlInput;
+    type Output = RpcutilDdlOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().summary("sha256").examples(include_str!("rpcutil/ddl.json"))
+    }
 }
 
-/// Processor time in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct CpuTimes {
-    /// In the daemon's own code.
-    pub user: f64,
-    /// In the kernel, for the daemon.
-    pub system: f64,
+/// Inputs of `ddl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RpcutilDdlInput {
+    /// The name of an agent on the node.
+    #[schemars(length(max = 64), regex(pattern = "^[a-z0-9_]+$"))]
+    pub agent: String,
 }
 
 /// Outputs of `ddl`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilDdlOutput {
-    /// Version of the agent.
+    /// The version of the agent.
     pub version: String,
-    /// SHA-256 of the bytes of `ddl`, in hexadecimal digits.
+    /// The SHA-256 of the DDL, in hexadecimal.
+    #[schemars(title = "SHA-256")]
     pub sha256: String,
-    /// The DDL as JSON text.
+    /// The DDL, as JSON text.
+    #[schemars(title = "DDL")]
     pub ddl: String,
 }
 
-/// Outputs of `diagnose`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RpcutilDiagnoseOutput {
-    /// Number of findings.
-    pub problems: u64,
-    /// Problems of the daemon and its environment.
-    pub findings: Vec<DiagnoseFindingRow>,
-    /// Version of each agent.
-    pub agents: BTreeMap<String, String>,
-    /// Sandbox of each external agent, as text.
-    pub sandbox: BTreeMap<String, String>,
-    /// Version of the daemon.
-    pub version: Option<String>,
+/// Read one fact.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilGetFact;
+
+impl Action for RpcutilGetFact {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "get_fact";
+    type Input = RpcutilGetFactInput;
+    type Output = RpcutilGetFactOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().summary("value").examples(include_str!("rpcutil/get_fact.json"))
+    }
 }
 
-/// One problem.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct DiagnoseFindingRow {
-    /// Name of the check.
-    pub check: String,
-    /// `warning` or `error`.
-    pub level: String,
-    /// The problem as text.
-    pub message: String,
-}
-
-/// Outputs of `running`.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct RpcutilRunningOutput {
-    /// Number of requests.
-    #[serde(default)]
-    pub count: usize,
-    /// Requests that run or wait on the node.
-    pub requests: Vec<RunningRequestRow>,
-}
-
-/// One request.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RunningRequestRow {
-    /// The request's id, a UUID.
-    pub id: String,
-    /// Its caller.
-    pub caller: String,
-    /// The agent.
-    pub agent: String,
-    /// The action.
-    pub action: String,
-    /// When it was accepted, by the node's clock, in milliseconds since 1970.
-    pub since: u64,
-}
-
-/// Outputs of `cancel` and `cancel_any`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RpcutilCancelOutput {
-    /// The result.
-    #[schemars(with = "String")]
-    pub outcome: CancelOutcome,
-    /// Caller of the cancelled request.
-    pub caller: Option<String>,
-    /// Its agent.
-    pub agent: Option<String>,
-    /// Its action.
-    pub action: Option<String>,
-}
-
-/// Result of a request to cancel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CancelOutcome {
-    /// The request was cancelled.
-    Cancelled,
-    /// Its work does not begin; work that had begun goes on.
-    Withdrawn,
-    /// The request neither runs nor waits on the node.
-    NotRunning,
-    /// Not given, or an outcome of a later version.
-    #[default]
-    #[serde(other)]
-    Unknown,
+/// Inputs of `get_fact`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RpcutilGetFactInput {
+    /// The name of the fact; dots select values in structured facts.
+    #[schemars(length(max = 128), regex(pattern = ".+"))]
+    pub fact: String,
 }
 
 /// Outputs of `get_fact`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilGetFactOutput {
-    /// The dotted path of the fact.
+    /// The name of the fact.
     pub fact: String,
-    /// Null if the node has no such fact.
+    /// The value of the fact; null if the node has no such fact.
     pub value: Value,
+}
+
+/// Read several facts.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilGetFacts;
+
+impl Action for RpcutilGetFacts {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "get_facts";
+    type Input = RpcutilGetFactsInput;
+    type Output = RpcutilGetFactsOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("rpcutil/get_facts.json"))
+    }
+}
+
+/// Inputs of `get_facts`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RpcutilGetFactsInput {
+    /// The names of the facts, separated by commas.
+    #[schemars(length(max = 200), regex(pattern = r"^\s*[\w.-]+(\s*,\s*[\w.-]+)*\s*$"))]
+    pub facts: String,
 }
 
 /// Outputs of `get_facts`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilGetFactsOutput {
-    /// The requested facts by their dotted paths; null for those that the node does not have.
+    /// The facts and their values; null for facts that the node does not have.
     pub values: Map<String, Value>,
+}
+
+/// Query a data source.
+#[derive(Debug, JsonSchema)]
+pub struct RpcutilGetData;
+
+impl Action for RpcutilGetData {
+    type Agent = RpcutilAgent;
+    const NAME: &'static str = "get_data";
+    type Input = RpcutilGetDataInput;
+    type Output = RpcutilGetDataOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("rpcutil/get_data.json"))
+    }
+}
+
+/// Inputs of `get_data`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RpcutilGetDataInput {
+    /// The name of the data source.
+    #[schemars(title = "Data Source", length(max = 50), regex(pattern = r"^\w+$"))]
+    pub source: String,
+    /// The query, if the data source takes one.
+    #[schemars(length(max = 200))]
+    pub query: Option<String>,
+}
+
+/// Outputs of `get_data`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RpcutilGetDataOutput {
+    /// The outputs of the data source.
+    pub data: Map<String, Value>,
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::EmptyInput;
 use muster_api::wire::Millis;
 use muster_api::wire::enrol::OpenEnrolmentRequest;
 use muster_api::wire::identity::Identity;
@@ -14,6 +15,7 @@ use muster_api::wire::token::{AccountTrust, KeyPair, PublicKey};
 use muster_bus::{Bucket, BucketError, Bus, Bytes, NameStore, TokenRenewal, TokenRenewalError};
 use muster_client::{CallTarget, Client, ClientError, RpcCall};
 use muster_contract::provisioner::ProvisioningState;
+use muster_contract::rpcutil::RpcutilPing;
 use muster_enrol::{EnrolmentApproval, EnrolmentStore, NameClaimOutcome, NameEntry};
 use tokio::sync::Mutex;
 
@@ -187,8 +189,8 @@ impl EnrolmentStore for BucketEnrolmentStore {
 async fn is_connected(client: &Client, node: &Identity) -> Result<bool, BucketEnrolmentError> {
     let to_error = |problem: String| BucketEnrolmentError::Probe { node: node.clone(), problem };
     let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-    let mut call =
-        RpcCall::new("rpcutil", "ping", target).map_err(|error| to_error(error.to_string()))?;
+    let mut call = RpcCall::of_action::<RpcutilPing>(&EmptyInput {}, target)
+        .map_err(|error| to_error(error.to_string()))?;
     call.wait = PROBE_TIMEOUT;
     let result = client.run_call(call, |_| {}).await;
     let stats = result.map_err(|error: ClientError| to_error(error.to_string()))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::EmptyInput;
 use muster_api::base::error_chain;
 use muster_api::filter::NodeFilter;
 use muster_api::wire::identity::Identity;
@@ -10,7 +11,7 @@ use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_contract::provision::IsDisabledOutput;
 use muster_contract::read_values;
-use muster_contract::rpcutil::{RpcutilGetFactsOutput, RpcutilRunningOutput, RunningRequestRow};
+use muster_contract::rpcutil::{RpcutilGetFactsOutput, RpcutilRunning, RunningRequestRow};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -119,11 +120,12 @@ impl FleetClient {
 
     /// Whether the node reports that it executes this request; `None` without a reply.
     async fn is_working_on(&self, node: &Identity, request_id: Uuid) -> Option<bool> {
-        let mut call = new_call("rpcutil", "running", BTreeSet::from([node.clone()])).ok()?;
+        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = RpcCall::of_action::<RpcutilRunning>(&EmptyInput {}, target).ok()?;
         call.wait = PROGRESS_CHECK_INTERVAL;
         let (mut is_active, request_id) = (None, request_id.to_string());
         let call = self.client.run_call(call, |answer| {
-            let running = read_values::<RpcutilRunningOutput>(&answer.reply.data).ok();
+            let running = answer.read_outputs::<RpcutilRunning>().ok();
             let is_same_request = |request: &RunningRequestRow| request.id == request_id;
             is_active = running.map(|running| running.requests.iter().any(is_same_request));
         });

@@ -15,11 +15,14 @@ mod tests;
 use std::future::ready;
 
 use muster_api::{
-    Agent, AgentError, CallContext, DataSourceError, EmptyInput, NoState, StatelessPlugin,
-    ValidatedDataSource,
+    Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
+};
+use muster_contract::rpcutil::{
+    RpcutilAgent, RpcutilAgentInventory, RpcutilCancel, RpcutilCancelAny, RpcutilCollectiveInfo,
+    RpcutilDaemonStats, RpcutilDdl, RpcutilDiagnose, RpcutilGetConfigItem, RpcutilGetData,
+    RpcutilGetFact, RpcutilGetFacts, RpcutilInventory, RpcutilPing, RpcutilRunning,
 };
 
-use actions::requests::RpcutilCancelInput;
 use actions::{daemon, ddl, facts, get_data, inventory, requests};
 use data::{fstat, memory};
 
@@ -31,29 +34,27 @@ impl StatelessPlugin for RpcutilPlugin {
     const NAME: &'static str = "rpcutil";
 
     fn create_agent() -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .immediate_action("ping", &NoState, daemon::answer_ping)
-            .immediate_action("inventory", &NoState, inventory::collect_inventory)
-            .immediate_action("get_fact", &NoState, facts::get_fact)
-            .immediate_action("get_facts", &NoState, facts::get_facts)
-            .blocking_action("daemon_stats", &NoState, |_, cx, _: EmptyInput| {
+        Agent::builder_for::<RpcutilAgent>()?
+            .immediate_action(RpcutilPing, &NoState, daemon::answer_ping)
+            .immediate_action(RpcutilInventory, &NoState, inventory::collect_inventory)
+            .immediate_action(RpcutilGetFact, &NoState, facts::get_fact)
+            .immediate_action(RpcutilGetFacts, &NoState, facts::get_facts)
+            .blocking_action(RpcutilDaemonStats, &NoState, |_, cx, _| {
                 Ok(daemon::measure_daemon(cx))
             })
-            .immediate_action("agent_inventory", &NoState, inventory::list_agents)
-            .blocking_action("ddl", &NoState, ddl::read_agent_ddl)
-            .immediate_action("collective_info", &NoState, inventory::list_collectives)
-            .immediate_action("get_config_item", &NoState, daemon::get_config_item)
-            .action("get_data", &NoState, get_data::get_data)
-            .immediate_action("running", &NoState, requests::list_running)
-            .action("cancel", &NoState, |_, cx: CallContext, input: RpcutilCancelInput| {
+            .immediate_action(RpcutilAgentInventory, &NoState, inventory::list_agents)
+            .blocking_action(RpcutilDdl, &NoState, ddl::read_agent_ddl)
+            .immediate_action(RpcutilCollectiveInfo, &NoState, inventory::list_collectives)
+            .immediate_action(RpcutilGetConfigItem, &NoState, daemon::get_config_item)
+            .action(RpcutilGetData, &NoState, get_data::get_data)
+            .immediate_action(RpcutilRunning, &NoState, requests::list_running)
+            .action(RpcutilCancel, &NoState, |_, cx, input| {
                 ready(requests::cancel_request(&cx, &input, Some(&cx.owner())))
             })
-            .action("cancel_any", &NoState, |_, cx: CallContext, input: RpcutilCancelInput| {
+            .action(RpcutilCancelAny, &NoState, |_, cx, input| {
                 ready(requests::cancel_request(&cx, &input, None))
             })
-            .blocking_action("diagnose", &NoState, |_, cx, _: EmptyInput| {
-                Ok(daemon::diagnose_node(cx))
-            })
+            .blocking_action(RpcutilDiagnose, &NoState, |_, cx, _| Ok(daemon::diagnose_node(cx)))
             .build()
     }
 

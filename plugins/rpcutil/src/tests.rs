@@ -9,16 +9,14 @@ use muster_api::filter::state::NodeFacts;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{FileAttributes, System};
-use muster_api::testing::{TestNode, data_differences, differences};
+use muster_api::testing::{TestNode, data_differences};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{
-    ActionError, AgentInfo, AgentProblem, CounterSnapshot, EmptyInput, StatelessPlugin as _,
-};
+use muster_api::{ActionError, AgentInfo, AgentProblem, CounterSnapshot, StatelessPlugin as _};
 use serde_json::{Map, Value, json};
 
+use crate::RpcutilPlugin;
 use crate::data::{fstat, memory};
-use crate::{RpcutilPlugin, actions};
 
 fn info(name: &str) -> AgentInfo {
     AgentInfo {
@@ -80,65 +78,6 @@ async fn data(system: &Arc<dyn System>, source: &str, query: &str) -> Map<String
     let values = answer["data"].as_object().cloned().unwrap();
     assert!(values.values().all(|value| !value.is_array() && !value.is_object()), "{values:?}");
     values
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = RpcutilPlugin::create_agent().unwrap();
-    let found: Vec<String> = [
-        differences::<EmptyInput, actions::inventory::RpcutilAgentInventoryOutput>(
-            &agent,
-            "agent_inventory",
-        ),
-        differences::<
-            actions::requests::RpcutilCancelInput,
-            muster_contract::rpcutil::RpcutilCancelOutput,
-        >(&agent, "cancel"),
-        differences::<
-            actions::requests::RpcutilCancelInput,
-            muster_contract::rpcutil::RpcutilCancelOutput,
-        >(&agent, "cancel_any"),
-        differences::<EmptyInput, muster_contract::rpcutil::RpcutilCollectiveInfoOutput>(
-            &agent,
-            "collective_info",
-        ),
-        differences::<EmptyInput, muster_contract::rpcutil::RpcutilDaemonStatsOutput>(
-            &agent,
-            "daemon_stats",
-        ),
-        differences::<actions::ddl::RpcutilDdlInput, muster_contract::rpcutil::RpcutilDdlOutput>(
-            &agent, "ddl",
-        ),
-        differences::<EmptyInput, muster_contract::rpcutil::RpcutilDiagnoseOutput>(
-            &agent, "diagnose",
-        ),
-        differences::<
-            actions::daemon::RpcutilGetConfigItemInput,
-            actions::daemon::RpcutilGetConfigItemOutput,
-        >(&agent, "get_config_item"),
-        differences::<
-            actions::get_data::RpcutilGetDataInput,
-            actions::get_data::RpcutilGetDataOutput,
-        >(&agent, "get_data"),
-        differences::<
-            actions::facts::RpcutilGetFactInput,
-            muster_contract::rpcutil::RpcutilGetFactOutput,
-        >(&agent, "get_fact"),
-        differences::<
-            actions::facts::RpcutilGetFactsInput,
-            muster_contract::rpcutil::RpcutilGetFactsOutput,
-        >(&agent, "get_facts"),
-        differences::<EmptyInput, muster_contract::rpcutil::RpcutilInventoryOutput>(
-            &agent,
-            "inventory",
-        ),
-        differences::<EmptyInput, actions::daemon::RpcutilPingOutput>(&agent, "ping"),
-        differences::<EmptyInput, muster_contract::rpcutil::RpcutilRunningOutput>(
-            &agent, "running",
-        ),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]

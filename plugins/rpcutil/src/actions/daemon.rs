@@ -10,10 +10,8 @@ use muster_api::base::since_epoch;
 use muster_api::{CallContext, EmptyInput, HealthFinding, NoState};
 use muster_contract::rpcutil::{
     CpuTimes, DiagnoseFindingRow, RpcutilDaemonStatsOutput, RpcutilDiagnoseOutput,
+    RpcutilGetConfigItemInput, RpcutilGetConfigItemOutput, RpcutilPingOutput,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::inventory::agent_names;
 use crate::secret;
@@ -22,25 +20,7 @@ use crate::secret;
 /// (see `times(2)` and `proc_pid_stat(5)`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilPingOutput {
-    /// The node's clock, in seconds since 1970; 0 when it is set to a time before.
-    pong: u64,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilGetConfigItemInput {
-    item: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilGetConfigItemOutput {
-    item: String,
-    /// Null if it is not set.
-    value: Value,
-}
-
-/// Replies to show that the node is reachable.
+/// Replies to show that the node is reachable. A clock that is set to a time before 1970 counts as 0.
 pub(crate) fn answer_ping(_: &NoState, cx: &CallContext, _: EmptyInput) -> RpcutilPingOutput {
     RpcutilPingOutput { pong: since_epoch(cx.system.now()).as_secs() }
 }

@@ -1,15 +1,8 @@
 //! `ddl`: returns the DDL document of an agent of this node, so that callers need no copies.
 
 use muster_api::{ActionError, BlockingContext, NoState};
-use muster_contract::rpcutil::RpcutilDdlOutput;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use muster_contract::rpcutil::{RpcutilDdlInput, RpcutilDdlOutput};
 use sha2::{Digest as _, Sha256};
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilDdlInput {
-    agent: String,
-}
 
 pub(crate) fn read_agent_ddl(
     _: &NoState,

@@ -1,20 +1,9 @@
 //! `get_fact` and `get_facts`: facts by their dotted paths.
 
 use muster_api::{CallContext, NoState};
-use muster_contract::rpcutil::{RpcutilGetFactOutput, RpcutilGetFactsOutput};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilGetFactInput {
-    fact: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilGetFactsInput {
-    /// Comma separated.
-    facts: String,
-}
+use muster_contract::rpcutil::{
+    RpcutilGetFactInput, RpcutilGetFactOutput, RpcutilGetFactsInput, RpcutilGetFactsOutput,
+};
 
 pub(crate) fn get_fact(
     _: &NoState,

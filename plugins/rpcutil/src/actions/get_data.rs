@@ -1,20 +1,7 @@
 //! `get_data`: queries one of the node's data sources.
 
 use muster_api::{ActionError, CallContext, NoState, ValidatedDataSource};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilGetDataInput {
-    source: String,
-    query: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilGetDataOutput {
-    data: Map<String, Value>,
-}
+use muster_contract::rpcutil::{RpcutilGetDataInput, RpcutilGetDataOutput};
 
 pub(crate) async fn get_data(
     _: NoState,

@@ -2,25 +2,9 @@
 
 use muster_api::{AgentInfo, AgentProblem, CallContext, EmptyInput, NoState};
 use muster_contract::rpcutil::{
-    AgentProblemRow, RpcutilCollectiveInfoOutput, RpcutilInventoryOutput,
+    AgentInventoryRow, AgentProblemRow, RpcutilAgentInventoryOutput, RpcutilCollectiveInfoOutput,
+    RpcutilInventoryOutput,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilAgentInventoryOutput {
-    agents: Vec<AgentInventoryRow>,
-    /// Agents that cannot be loaded because of their files.
-    problems: Vec<AgentProblemRow>,
-}
-
-/// One agent. `name` repeats `agent`, because `MCollective` answers both.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct AgentInventoryRow {
-    name: String,
-    #[serde(flatten)]
-    info: AgentInfo,
-}
 
 /// Returns agents, facts, classes, collectives and other node data in one reply.
 pub(crate) fn collect_inventory(
@@ -60,11 +44,16 @@ pub(crate) fn list_agents(
 ) -> RpcutilAgentInventoryOutput {
     let mut infos = cx.node.agent_infos();
     infos.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
-    let row = |info: AgentInfo| AgentInventoryRow { name: info.agent.clone(), info };
     RpcutilAgentInventoryOutput {
-        agents: infos.into_iter().map(row).collect(),
+        agents: infos.into_iter().map(agent_row).collect(),
         problems: list_agent_problems(cx),
     }
+}
+
+fn agent_row(info: AgentInfo) -> AgentInventoryRow {
+    let AgentInfo { agent, description, author, license, version, url, timeout, provider } = info;
+    let name = agent.clone();
+    AgentInventoryRow { name, agent, description, author, license, version, url, timeout, provider }
 }
 
 /// The names of the agents that the node offers, sorted.

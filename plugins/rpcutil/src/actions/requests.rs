@@ -7,17 +7,9 @@ use muster_api::{
     ActionError, CallContext, CancelScope, EmptyInput, NoState, RequestOwner, RunningRequest,
 };
 use muster_contract::rpcutil::{
-    CancelOutcome, RpcutilCancelOutput, RpcutilRunningOutput, RunningRequestRow,
+    CancelOutcome, RpcutilCancelInput, RpcutilCancelOutput, RpcutilRunningOutput, RunningRequestRow,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 use uuid::Uuid;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RpcutilCancelInput {
-    id: String,
-    waiting_only: Option<bool>,
-}
 
 /// Lists the requests without the calling one.
 pub(crate) fn list_running(_: &NoState, cx: &CallContext, _: EmptyInput) -> RpcutilRunningOutput {
