@@ -79,6 +79,6 @@ pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_request
 pub use progress::ProgressUpdate;
 pub use reply_listener::ReplyListener;
 pub use rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
-pub use schedule::{SCHEDULE_AGENT, SCHEDULE_TIMEOUT, ScheduleCallError};
+pub use schedule::{SCHEDULE_TIMEOUT, ScheduleCallError};
 pub use sources::{DataDdlStore, value_kind};
 pub use stats::CallStats;

@@ -4,20 +4,16 @@
 
 use std::time::Duration;
 
-use muster_contract::{read_values, write_values};
+use muster_contract::schedule::ScheduleAgent;
+use muster_ddl::Action;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use muster_wire::token::ServiceRight;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::any_instance::InstanceAnswer;
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
 use crate::error::ClientError;
-
-/// The agent of the scheduling service.
-pub const SCHEDULE_AGENT: &str = "schedule";
 
 /// Time for an answer.
 pub const SCHEDULE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,14 +50,12 @@ pub enum ScheduleCallError {
 
 impl Client {
     /// Calls an action of any instance of the scheduling service, and reads its outputs.
-    pub async fn call_scheduler<T: DeserializeOwned>(
+    pub async fn call_scheduler<A: Action<Agent = ScheduleAgent>>(
         &self,
-        action: &str,
-        inputs: &impl Serialize,
-    ) -> Result<T, ScheduleCallError> {
-        let call = RpcCall::new(SCHEDULE_AGENT, action, CallTarget::AnyInstance);
+        input: &A::Input,
+    ) -> Result<A::Output, ScheduleCallError> {
+        let call = RpcCall::of_action::<A>(input, CallTarget::AnyInstance);
         let mut call = call.map_err(ClientError::from)?;
-        call.data = write_values(inputs);
         call.expect = Some(1);
         call.wait = SCHEDULE_TIMEOUT;
         let reply = match self.ask_any_instance(call).await? {
@@ -78,6 +72,6 @@ impl Client {
         if !reply.is_ok() {
             return Err(ScheduleCallError::Refused(reply.reply.statusmsg));
         }
-        read_values(&reply.reply.data).map_err(ScheduleCallError::Answer)
+        reply.read_outputs::<A>().map_err(ScheduleCallError::Answer)
     }
 }

@@ -2,16 +2,64 @@
 
 use std::collections::BTreeMap;
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+mod rows;
+
+pub use rows::{
+    ScheduleEntry, ScheduleLoadRow, ScheduleOverdueRow, SchedulePauseRow, ScheduleRow,
+    ScheduleSeatRow, ScheduleStartRow,
+};
+
+/// The name of a schedule.
+const NAME_PATTERN: &str = r"\A[a-z0-9][a-z0-9_-]{0,62}\z";
+
+/// The service that requests actions by schedules.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleAgent;
+
+impl AgentContract for ScheduleAgent {
+    const NAME: &'static str = "schedule";
+    const TIMEOUT: u64 = 30;
+    const DEFAULT_ACTION: Option<&'static str> = Some("list");
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<ScheduleAdd>()
+            .add::<ScheduleList>()
+            .add::<ScheduleShow>()
+            .add::<SchedulePause>()
+            .add::<ScheduleResume>()
+            .add::<ScheduleRemove>()
+            .add::<ScheduleRebalance>()
+            .add::<ScheduleHistory>();
+    }
+}
+
+/// Add a schedule, or replace one of the same name.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleAdd;
+
+impl Action for ScheduleAdd {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "add";
+    type Input = ScheduleAddInput;
+    type Output = ScheduleAddOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().examples(include_str!("schedule/add.json"))
+    }
+}
+
 /// Inputs of `add`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleAddInput {
-    /// The signed schedule: a `ScheduleGrant` in an envelope, in base64url.
+    /// The schedule, signed by its author.
+    #[schemars(length(max = 66000), regex(pattern = r"\A[A-Za-z0-9_-]+\z"))]
     pub grant: String,
-    /// Whether it may replace a schedule of the same name.
+    /// Replace a schedule of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replace: Option<bool>,
 }
@@ -24,11 +72,11 @@ pub struct ScheduleAddOutput {
     pub name: String,
     /// The id of the signed schedule.
     pub id: String,
-    /// When it ends, in milliseconds since the epoch.
+    /// When it ends, in milliseconds since the epoch: at its own end, or with its author's token.
     pub ends: u64,
-    /// Number of nodes that match now; absent while the directory is not ready.
+    /// Number of nodes that match now; null while the directory is not ready.
     pub nodes: Option<usize>,
-    /// The first starts, in milliseconds since the epoch.
+    /// First starts, in milliseconds since the epoch.
     pub next: Vec<u64>,
     /// Whether it replaced a schedule.
     pub replaced: bool,
@@ -37,48 +85,116 @@ pub struct ScheduleAddOutput {
 /// Highest number of nodes that an answer lists by seat.
 pub const MAX_LISTED_SEATS: usize = 5000;
 
+/// Show one schedule: what it is, its next starts, and the last result of each node.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleShow;
+
+impl Action for ScheduleShow {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "show";
+    type Input = ScheduleShowInput;
+    type Output = ScheduleShowOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("schedule/show.json"))
+    }
+}
+
 /// Inputs of `show`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleShowInput {
     /// The schedule.
+    #[schemars(length(max = 63), regex(pattern = NAME_PATTERN))]
     pub name: String,
-    /// Whether to return the expected load, too.
+    /// Return the expected load over the next interval or day, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<bool>,
-    /// Whether to return the nodes by seat, too.
+    /// Also return the nodes in the order of their seats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seats: Option<bool>,
+}
+
+/// Pause a schedule, or all.
+#[derive(Debug, JsonSchema)]
+pub struct SchedulePause;
+
+impl Action for SchedulePause {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "pause";
+    type Input = SchedulePauseInput;
+    type Output = ScheduleChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().idempotent().examples(include_str!("schedule/pause.json"))
+    }
 }
 
 /// Inputs of `pause` and `resume`: one schedule, or all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SchedulePauseInput {
     /// The schedule.
+    #[schemars(length(max = 63), regex(pattern = NAME_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All schedules.
+    /// All schedules, those that are added later too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<bool>,
-    /// Why.
+    /// Why; it is shown with the schedule.
+    #[schemars(length(max = 200), regex(pattern = r"\A[^\x00-\x1f\x7f]*\z"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Resume a schedule, or all.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleResume;
+
+impl Action for ScheduleResume {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "resume";
+    type Input = ScheduleResumeInput;
+    type Output = ScheduleChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().idempotent().examples(include_str!("schedule/resume.json"))
+    }
 }
 
 /// Inputs of `resume`: one schedule, or all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleResumeInput {
     /// The schedule.
+    #[schemars(length(max = 63), regex(pattern = NAME_PATTERN))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All schedules.
+    /// All schedules, those that are added later too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<bool>,
+}
+
+/// Remove a schedule.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleRemove;
+
+impl Action for ScheduleRemove {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "remove";
+    type Input = ScheduleNameInput;
+    type Output = ScheduleChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .describe_output("changed", "Whether there was one")
+            .examples(include_str!("schedule/remove.json"))
+    }
 }
 
 /// Inputs of `remove` and `rebalance`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleNameInput {
     /// The schedule.
+    #[schemars(length(max = 63), regex(pattern = NAME_PATTERN))]
     pub name: String,
 }
 
@@ -88,16 +204,33 @@ pub struct ScheduleNameInput {
 pub struct ScheduleChangeOutput {
     /// Whether anything changed.
     pub changed: bool,
-    /// What was done, in a sentence.
+    /// What was done.
     pub text: String,
+}
+
+/// List what a schedule did, the newest first.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleHistory;
+
+impl Action for ScheduleHistory {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "history";
+    type Input = ScheduleHistoryInput;
+    type Output = ScheduleHistoryOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("schedule/history.json"))
+    }
 }
 
 /// Inputs of `history`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleHistoryInput {
     /// The schedule.
+    #[schemars(length(max = 63), regex(pattern = NAME_PATTERN))]
     pub name: String,
     /// Only this node.
+    #[schemars(length(max = 253), regex(pattern = "^[a-zA-Z0-9_.-]+$"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Most entries.
@@ -105,64 +238,33 @@ pub struct ScheduleHistoryInput {
     pub count: Option<u64>,
 }
 
+/// List the schedules, and how they do.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleList;
+
+impl Action for ScheduleList {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "list";
+    type Input = EmptyInput;
+    type Output = ScheduleListOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("schedule/list.json"))
+    }
+}
+
 /// Outputs of `list`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleListOutput {
-    /// The schedules, by name.
+    /// Each with what it requests, when, of how many nodes, and its state.
     pub schedules: Vec<ScheduleRow>,
-    /// Who paused all schedules.
-    pub paused: Option<SchedulePause>,
-    /// The host that sends the requests.
+    /// Who paused all schedules, when and why; null if they are not paused.
+    pub paused: Option<SchedulePauseRow>,
+    /// The host that sends the requests; null if there is none.
     pub leader: Option<String>,
     /// Whether this instance knows the nodes.
     pub ready: bool,
-}
-
-/// One schedule.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScheduleRow {
-    /// The name.
-    pub name: String,
-    /// The caller in whose name it requests.
-    pub author: String,
-    /// Agent and action.
-    pub what: String,
-    /// When, in words.
-    pub when: String,
-    /// Which nodes, in words.
-    pub filter: String,
-    /// How many nodes at once.
-    pub limit: Option<u32>,
-    /// `active`, `paused`, `ended`, or `refused`.
-    pub state: String,
-    /// Why it is paused or refused.
-    pub reason: Option<String>,
-    /// Number of nodes that match.
-    pub nodes: usize,
-    /// Number of requests in progress.
-    pub running: usize,
-    /// Number of nodes whose last turn could not begin.
-    pub missed: usize,
-    /// Number of nodes whose last run is older than two intervals.
-    pub overdue: usize,
-    /// The next start, in milliseconds since the epoch.
-    pub next: Option<u64>,
-    /// When it ends, in milliseconds since the epoch.
-    pub ends: u64,
-}
-
-/// Who paused a schedule, when and why.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct SchedulePause {
-    /// The caller.
-    pub by: String,
-    /// When, in milliseconds since the epoch.
-    pub at: u64,
-    /// Why.
-    pub reason: Option<String>,
 }
 
 /// Outputs of `show`.
@@ -175,85 +277,44 @@ pub struct ScheduleShowOutput {
     pub spec: Map<String, Value>,
     /// Number of nodes by last outcome.
     pub outcomes: BTreeMap<String, usize>,
-    /// The next starts.
+    /// The next starts: node and time.
     pub next: Vec<ScheduleStartRow>,
-    /// Nodes whose last run is older than two intervals.
+    /// Nodes whose last run is older than two intervals, and when it was.
     pub overdue: Vec<ScheduleOverdueRow>,
-    /// Nodes whose last turn could not begin.
+    /// Nodes whose last turn could not begin, and why.
     pub missed: Vec<ScheduleEntry>,
-    /// Expected number of runs in progress.
+    /// Expected number of runs in progress in each part of the time.
     pub load: Vec<ScheduleLoadRow>,
     /// Most runs in progress at once, as expected.
     pub peak: u32,
-    /// The same if the seats were assigned by measured durations.
+    /// The same if starts were assigned by measured durations.
     pub balanced_peak: u32,
-    /// The nodes in the order of their seats; empty for a schedule with more than 5,000 nodes.
+    /// The nodes in the order of their seats, with the expected time of a run; empty for a schedule with more than 5,000 nodes.
     pub seats: Vec<ScheduleSeatRow>,
-}
-
-/// A node with a seat.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScheduleSeatRow {
-    /// The node.
-    pub node: String,
-    /// Expected time of a run, in milliseconds: that of its last one, or the mean of all nodes; absent if no time is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected_ms: Option<u64>,
-}
-
-/// A start to come.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScheduleStartRow {
-    /// The node.
-    pub node: String,
-    /// When, in milliseconds since the epoch.
-    pub at: u64,
-}
-
-/// A node that has not run for long.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScheduleOverdueRow {
-    /// The node.
-    pub node: String,
-    /// Its last run, in milliseconds since the epoch; absent if none is known.
-    pub last: Option<u64>,
-}
-
-/// The expected load of a part of the time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScheduleLoadRow {
-    /// Its begin, in milliseconds since the epoch.
-    pub at: u64,
-    /// Average number of runs in progress.
-    pub running: f64,
 }
 
 /// Outputs of `history`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleHistoryOutput {
-    /// The entries, newest first.
+    /// Each with the time, the node, the outcome and its reason.
     pub entries: Vec<ScheduleEntry>,
 }
 
-/// What became of one turn of a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScheduleEntry {
-    /// When it was decided, in milliseconds since the epoch.
-    pub at: u64,
-    /// The time in the schedule, in milliseconds since the epoch.
-    pub slot: u64,
-    /// The node.
-    pub node: String,
-    /// `begun`, `succeeded`, `failed`, `skipped`, `cancelled`, `refused`, `no_answer` or `missed`.
-    pub outcome: String,
-    /// Why, or the result in words.
-    pub reason: String,
-    /// How long the request took, in milliseconds.
-    pub took_ms: u64,
+/// Assign the starts of a schedule again, by measured durations; nodes that move have one shorter or longer interval.
+#[derive(Debug, JsonSchema)]
+pub struct ScheduleRebalance;
+
+impl Action for ScheduleRebalance {
+    type Agent = ScheduleAgent;
+    const NAME: &'static str = "rebalance";
+    type Input = ScheduleNameInput;
+    type Output = ScheduleChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .describe_output("changed", "Whether the leader assigns them")
+            .examples(include_str!("schedule/rebalance.json"))
+    }
 }

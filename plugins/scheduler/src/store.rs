@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use muster_bus::{BucketEntry, Bytes};
-use muster_contract::schedule::{ScheduleEntry, SchedulePause};
+use muster_contract::schedule::{ScheduleEntry, SchedulePauseRow};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub(crate) const PAUSED_KEY: &str = "paused";
 pub(crate) struct PauseState {
     /// Who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) paused: Option<SchedulePause>,
+    pub(crate) paused: Option<SchedulePauseRow>,
     /// When it was resumed last. Turns of the time before are not missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resumed: Option<Millis>,

@@ -6,15 +6,15 @@ mod spec;
 
 use muster_client::ScheduleCallError;
 use muster_contract::schedule::{
-    ScheduleChangeOutput, ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput,
-    ScheduleNameInput, SchedulePauseInput, ScheduleResumeInput, ScheduleShowInput,
-    ScheduleShowOutput,
+    ScheduleAgent, ScheduleChangeOutput, ScheduleHistory, ScheduleHistoryInput,
+    ScheduleHistoryOutput, ScheduleList, ScheduleListOutput, ScheduleNameInput, SchedulePause,
+    SchedulePauseInput, ScheduleRebalance, ScheduleRemove, ScheduleResume, ScheduleResumeInput,
+    ScheduleShow, ScheduleShowInput, ScheduleShowOutput,
 };
+use muster_ddl::{Action, EmptyInput};
 use muster_filter::NodeFilter;
 use muster_request::{FleetConnection, TargetSelection};
 use muster_wire::identity::SubjectName;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::form;
 use crate::cli::json::JsonArgs;
@@ -57,8 +57,10 @@ pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandRes
         ScheduleCommand::Show(args) => show_schedule(args, cx).await,
         ScheduleCommand::Pause(args) => pause_schedules(args, cx).await,
         ScheduleCommand::Resume(args) => resume_schedules(args, cx).await,
-        ScheduleCommand::Remove(args) => change("remove", &name_input(&args), cx).await,
-        ScheduleCommand::Rebalance(args) => change("rebalance", &name_input(&args), cx).await,
+        ScheduleCommand::Remove(args) => change::<ScheduleRemove>(&name_input(&args), cx).await,
+        ScheduleCommand::Rebalance(args) => {
+            change::<ScheduleRebalance>(&name_input(&args), cx).await
+        }
         ScheduleCommand::History(args) => show_history(args, cx).await,
         ScheduleCommand::Simulate(args) => simulate::run(*args, cx).await,
     }
@@ -80,8 +82,7 @@ async fn list_schedules(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResul
         }
         render_schedule_list(list, cx.table_width())
     };
-    let no_inputs = serde_json::Map::new();
-    query(("list", &no_inputs), (json, "muster.schedules.v1"), render, cx).await
+    query::<ScheduleList>(&EmptyInput {}, (json, "muster.schedules.v1"), render, cx).await
 }
 
 async fn show_schedule(args: ScheduleShowArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -91,7 +92,7 @@ async fn show_schedule(args: ScheduleShowArgs, cx: CommandContext<'_>) -> Comman
     let render = |shown: &ScheduleShowOutput| {
         render_schedule(shown, screen.table_width) + &render_load(&shown.load, screen)
     };
-    query(("show", &input), (&args.json, "muster.schedule.v1"), render, cx).await
+    query::<ScheduleShow>(&input, (&args.json, "muster.schedule.v1"), render, cx).await
 }
 
 async fn show_history(args: ScheduleHistoryArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -106,19 +107,20 @@ async fn show_history(args: ScheduleHistoryArgs, cx: CommandContext<'_>) -> Comm
         }
         render_schedule_history(history, cx.table_width())
     };
-    query(("history", &input), (&args.json, "muster.schedule.history.v1"), render, cx).await
+    query::<ScheduleHistory>(&input, (&args.json, "muster.schedule.history.v1"), render, cx).await
 }
 
 async fn pause_schedules(args: SchedulePauseArgs, cx: CommandContext<'_>) -> CommandResult {
     let SchedulePauseArgs { selection: ScheduleSelectionArgs { name, all }, reason } = args;
     let name = name.map(|name| name.to_string());
-    change("pause", &SchedulePauseInput { name, all: all.then_some(true), reason }, cx).await
+    change::<SchedulePause>(&SchedulePauseInput { name, all: all.then_some(true), reason }, cx)
+        .await
 }
 
 async fn resume_schedules(args: ScheduleSelectionArgs, cx: CommandContext<'_>) -> CommandResult {
     let ScheduleSelectionArgs { name, all } = args;
     let name = name.map(|name| name.to_string());
-    change("resume", &ScheduleResumeInput { name, all: all.then_some(true) }, cx).await
+    change::<ScheduleResume>(&ScheduleResumeInput { name, all: all.then_some(true) }, cx).await
 }
 
 /// Connects to the fleet in the configured collective, or in this one.
@@ -131,24 +133,27 @@ async fn connect(
 }
 
 /// Asks the service, and prints its answer as a document or as text.
-async fn query<T: DeserializeOwned + Serialize>(
-    (action, inputs): (&str, &impl Serialize),
+async fn query<A: Action<Agent = ScheduleAgent>>(
+    input: &A::Input,
     (json, schema): (&JsonArgs, &'static str),
-    render: impl FnOnce(&T) -> String,
+    render: impl FnOnce(&A::Output) -> String,
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let json = form::parse_json_form(json)?;
     let fleet = connect(None, cx).await?;
-    let output: T = fleet.call_scheduler(action, inputs).await?;
+    let output = fleet.call_scheduler::<A>(input).await?;
     let document = ScheduleDocument { schema, output: &output };
     cx.print_result(json.as_ref(), &document, || render(&output))?;
     Ok(CommandExitCode::Passed)
 }
 
 /// Sends a change, and prints what was done.
-async fn change(action: &str, inputs: &impl Serialize, cx: CommandContext<'_>) -> CommandResult {
+async fn change<A>(input: &A::Input, cx: CommandContext<'_>) -> CommandResult
+where
+    A: Action<Agent = ScheduleAgent, Output = ScheduleChangeOutput>,
+{
     let fleet = connect(None, cx).await?;
-    let output: ScheduleChangeOutput = fleet.call_scheduler(action, inputs).await?;
+    let output = fleet.call_scheduler::<A>(input).await?;
     let text = output.text;
     cx.printer.print_line(format_args!("{GOOD}{text}{GOOD:#}"))?;
     Ok(CommandExitCode::Passed)

@@ -15,6 +15,7 @@ use muster_contract::permit::PermitAgent;
 use muster_contract::process::ProcessAgent;
 use muster_contract::restart::RestartAgent;
 use muster_contract::rpcutil::RpcutilAgent;
+use muster_contract::schedule::ScheduleAgent;
 use muster_contract::service::ServiceAgent;
 use muster_contract::shell::ShellAgent;
 use muster_contract::ssh::{SshAgent, SshCaAgent};
@@ -37,6 +38,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<ProcessAgent>(),
         generate_document::<RestartAgent>(),
         generate_document::<RpcutilAgent>(),
+        generate_document::<ScheduleAgent>(),
         generate_document::<ServiceAgent>(),
         generate_document::<ShellAgent>(),
         generate_document::<SshAgent>(),

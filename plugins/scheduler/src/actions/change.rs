@@ -3,8 +3,8 @@
 use muster_api::{ActionError, CallContext};
 use muster_bus::{Bucket, BucketError};
 use muster_contract::schedule::{
-    ScheduleAddInput, ScheduleAddOutput, ScheduleChangeOutput, ScheduleNameInput, SchedulePause,
-    SchedulePauseInput, ScheduleResumeInput,
+    ScheduleAddInput, ScheduleAddOutput, ScheduleChangeOutput, ScheduleNameInput,
+    SchedulePauseInput, SchedulePauseRow, ScheduleResumeInput,
 };
 use muster_wire::identity::SubjectName;
 use muster_wire::schedule_grant::OpenGrant;
@@ -110,7 +110,8 @@ pub(super) async fn pause(
     cx: CallContext,
     input: SchedulePauseInput,
 ) -> Result<ScheduleChangeOutput, ActionError> {
-    let pause = SchedulePause { by: cx.caller.to_string(), at: handle.now(), reason: input.reason };
+    let pause =
+        SchedulePauseRow { by: cx.caller.to_string(), at: handle.now(), reason: input.reason };
     let name = select(input.name.as_deref(), input.all)?;
     set_pause(&handle, name, Some(pause)).await
 }
@@ -137,7 +138,7 @@ fn select(name: Option<&str>, all: Option<bool>) -> Result<Option<SubjectName>, 
 async fn set_pause(
     handle: &SchedulerHandle,
     name: Option<SubjectName>,
-    pause: Option<SchedulePause>,
+    pause: Option<SchedulePauseRow>,
 ) -> Result<ScheduleChangeOutput, ActionError> {
     let (is_pause, is_named) = (pause.is_some(), name.is_some());
     let resumed = (!is_pause).then(|| handle.now());

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_api::{
-    ActionError, Agent, AgentError, DaemonContext, EmptyInput, NodePlugin, PluginError,
+use muster_api::{ActionError, Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_contract::schedule::{
+    ScheduleAdd, ScheduleAgent, ScheduleHistory, ScheduleList, SchedulePause, ScheduleRebalance,
+    ScheduleRemove, ScheduleResume, ScheduleShow,
 };
 use muster_wire::identity::SubjectName;
 use serde::Deserialize;
@@ -66,15 +68,15 @@ impl NodePlugin for SchedulerPlugin {
 }
 
 pub fn build_agent(handle: &SchedulerHandle) -> Result<Agent, AgentError> {
-    Agent::builtin(SchedulerPlugin::NAME)?
-        .action("add", handle, change::add)
-        .action("pause", handle, change::pause)
-        .action("resume", handle, change::resume)
-        .action("remove", handle, change::remove)
-        .action("rebalance", handle, change::rebalance)
-        .action("list", handle, |handle, _, _: EmptyInput| show::list(handle))
-        .blocking_action("show", handle, |handle, _, input| show::show(handle, &input))
-        .blocking_action("history", handle, |handle, _, input| show::history(handle, &input))
+    Agent::builder_for::<ScheduleAgent>()?
+        .action(ScheduleAdd, handle, change::add)
+        .action(SchedulePause, handle, change::pause)
+        .action(ScheduleResume, handle, change::resume)
+        .action(ScheduleRemove, handle, change::remove)
+        .action(ScheduleRebalance, handle, change::rebalance)
+        .action(ScheduleList, handle, |handle, _, _| show::list(handle))
+        .blocking_action(ScheduleShow, handle, |handle, _, input| show::show(handle, &input))
+        .blocking_action(ScheduleHistory, handle, |handle, _, input| show::history(handle, &input))
         .build()
 }
 

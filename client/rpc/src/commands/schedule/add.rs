@@ -1,7 +1,7 @@
 //! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
 
 use muster_base::unix_millis_now;
-use muster_contract::schedule::{ScheduleAddInput, ScheduleAddOutput};
+use muster_contract::schedule::{ScheduleAdd, ScheduleAddInput};
 use muster_request::{FleetConnection, FleetRequestError, RpcSettings, load_offline_signer};
 use muster_schedule::{ScheduleError, ScheduleSpec};
 use muster_wire::Millis;
@@ -63,7 +63,7 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     let signed = (&args.name, &schedule.spec);
     let grant = sign_schedule(signed, fleet.collective(), expires_at, &settings)?;
     let input = ScheduleAddInput { grant, replace: args.replace.then_some(true) };
-    let added: ScheduleAddOutput = fleet.call_scheduler("add", &input).await?;
+    let added = fleet.call_scheduler::<ScheduleAdd>(&input).await?;
     let document = ScheduleDocument { schema: "muster.schedule.added.v1", output: &added };
     cx.print_result(json.as_ref(), &document, || render_added_schedule(&added, expires_at))?;
     if added.nodes == Some(0) {

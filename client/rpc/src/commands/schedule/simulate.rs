@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_base::{duration_millis, unix_millis_now};
-use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShowInput, ScheduleShowOutput};
+use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShow, ScheduleShowInput};
 use muster_request::{AgentSchemas, FleetConnection, TargetSelection};
 use muster_schedule::{
     CompiledSchedule, ScheduleSeat, SeatList, SimulationInput, simulate_schedule,
@@ -104,7 +104,7 @@ async fn fetch_named(
 ) -> Result<KnownSchedule> {
     let fleet = connect(collective.clone(), cx).await?;
     let input = ScheduleShowInput { name: name.to_owned(), load: None, seats: Some(true) };
-    let shown: ScheduleShowOutput = fleet.call_scheduler("show", &input).await?;
+    let shown = fleet.call_scheduler::<ScheduleShow>(&input).await?;
     let spec = read_spec(&shown.spec)?;
     let schedule = spec.compile()?;
     let target = TargetSelection::from_filter(spec.filter, collective);
