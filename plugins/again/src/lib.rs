@@ -31,6 +31,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, StateSource};
+use muster_contract::again::{
+    AgainAgent, AgainCancel, AgainHistory, AgainList, AgainNoteMissing, AgainRelease,
+    AgainRequestRun, AgainReset,
+};
 use muster_permits::PermitClient;
 use muster_puppet::PuppetRunHandle;
 
@@ -96,14 +100,14 @@ impl NodePlugin for AgainPlugin {
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .blocking_action("request", &self.monitor, actions::request_run)
-            .blocking_action("cancel", &self.monitor, actions::cancel_run)
-            .blocking_action("reset", &self.monitor, actions::reset_limits)
-            .blocking_action("release", &self.monitor, barrier_actions::release_barrier)
-            .blocking_action("note_missing", &self.monitor, barrier_actions::note_missing)
-            .blocking_action("list", &self.monitor, actions::list_pending)
-            .blocking_action("history", &self.monitor, actions::list_history)
+        Agent::builder_for::<AgainAgent>()?
+            .blocking_action(AgainRequestRun, &self.monitor, actions::request_run)
+            .blocking_action(AgainCancel, &self.monitor, actions::cancel_run)
+            .blocking_action(AgainReset, &self.monitor, actions::reset_limits)
+            .blocking_action(AgainRelease, &self.monitor, barrier_actions::release_barrier)
+            .blocking_action(AgainNoteMissing, &self.monitor, barrier_actions::note_missing)
+            .blocking_action(AgainList, &self.monitor, actions::list_pending)
+            .blocking_action(AgainHistory, &self.monitor, actions::list_history)
             .build()
     }
 

@@ -1,5 +1,6 @@
 //! The agent `again`: runs of Puppet that ask for another run.
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +8,11 @@ use serde::{Deserialize, Serialize};
 pub const MAX_MISSING_NAMES: usize = 10;
 /// Most conditions of a node that the directory evaluates.
 pub const MAX_WAITING_BARRIERS: usize = 8;
+
+/// The id of a condition.
+const CONDITION_PATTERN: &str = r"\A[0-9a-f-]+\z";
+/// The name of a group of requests.
+const GROUP_PATTERN: &str = r"\A[a-zA-Z0-9_.-]+\z";
 
 /// A condition in the node's record, below `again.barriers`: each other node that matches the filter has finished a run of Puppet after `after`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,48 +25,126 @@ pub struct WaitingBarrier {
     pub after: u64,
 }
 
+/// Runs Puppet again when a run has asked for it.
+#[derive(Debug, JsonSchema)]
+pub struct AgainAgent;
+
+impl AgentContract for AgainAgent {
+    const NAME: &'static str = "again";
+    const TIMEOUT: u64 = 30;
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<AgainRequestRun>()
+            .add::<AgainCancel>()
+            .add::<AgainReset>()
+            .add::<AgainRelease>()
+            .add::<AgainNoteMissing>()
+            .add::<AgainList>()
+            .add::<AgainHistory>();
+    }
+}
+
+/// Report that a condition on other nodes holds; only the directory's service may.
+#[derive(Debug, JsonSchema)]
+pub struct AgainRelease;
+
+impl Action for AgainRelease {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "release";
+    type Input = AgainReleaseInput;
+    type Output = AgainChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .summary("text")
+            .describe_output("changed", "Whether a run waited for the condition")
+            .examples(include_str!("again/release.json"))
+    }
+}
+
 /// Inputs of `release`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainReleaseInput {
-    /// The id of the condition that holds.
+    /// The id of the condition, in the node's record.
+    #[schemars(length(max = 36), regex(pattern = CONDITION_PATTERN))]
     pub id: String,
+}
+
+/// Report which nodes a condition waits for, for `list`; only the directory's service may.
+#[derive(Debug, JsonSchema)]
+pub struct AgainNoteMissing;
+
+impl Action for AgainNoteMissing {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "note_missing";
+    type Input = AgainMissingInput;
+    type Output = AgainChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read()
+            .summary("text")
+            .describe_output("changed", "Whether a run waits for the condition")
+            .examples(include_str!("again/note_missing.json"))
+    }
 }
 
 /// Inputs of `note_missing`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainMissingInput {
-    /// The id of the condition.
+    /// The id of the condition, in the node's record.
+    #[schemars(length(max = 36), regex(pattern = CONDITION_PATTERN))]
     pub id: String,
     /// How many nodes have not finished a run.
     pub count: u64,
-    /// Names of some of them.
+    /// Names of up to ten of them.
     #[serde(default)]
     pub nodes: Vec<String>,
+}
+
+/// Ask for a run; all requests until it begins share one run.
+#[derive(Debug, JsonSchema)]
+pub struct AgainRequestRun;
+
+impl Action for AgainRequestRun {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "request";
+    type Input = AgainRequestInput;
+    type Output = AgainRequestOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().summary("state").examples(include_str!("again/request.json"))
+    }
 }
 
 /// Inputs of `request`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainRequestInput {
-    /// Why another run is needed.
+    /// Why a run is needed.
+    #[schemars(length(max = 256), regex(pattern = r"\A[^\x00-\x1f\x7f]*\z"))]
     pub reason: String,
-    /// Shortest delay, in seconds.
+    /// Shortest delay, in seconds; a random time is added.
+    #[schemars(title = "Shortest delay")]
     pub min_delay: Option<u64>,
-    /// Longest delay, in seconds.
+    /// Longest delay, in seconds, without the limits of node and fleet.
+    #[schemars(title = "Longest delay")]
     pub max_delay: Option<u64>,
-    /// A name under which the request can be cancelled.
+    /// A name under which the run can be cancelled.
+    #[schemars(length(max = 64), regex(pattern = GROUP_PATTERN))]
     pub group: Option<String>,
     /// No earlier than this time, in seconds since the epoch.
+    #[schemars(title = "Not before")]
     pub not_before: Option<u64>,
     /// Seconds until the request expires.
     pub deadline: Option<u64>,
-    /// Only record the request.
+    /// Only record that a run was asked for.
     pub noop: Option<bool>,
 }
 
 /// Outputs of `request`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainRequestOutput {
-    /// The state of the pending run: `pending`, `due`, `limited`, `running`, or `suppressed`.
+    /// `pending`, `due`, `limited`, `running` or `suppressed`.
     pub state: String,
     /// The state in a sentence.
     pub text: String,
@@ -72,29 +156,82 @@ pub struct AgainRequestOutput {
     pub changed: bool,
 }
 
+/// Cancel the run that was asked for and has not begun.
+#[derive(Debug, JsonSchema)]
+pub struct AgainCancel;
+
+impl Action for AgainCancel {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "cancel";
+    type Input = AgainCancelInput;
+    type Output = AgainChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .summary("text")
+            .examples(include_str!("again/cancel.json"))
+    }
+}
+
 /// Inputs of `cancel`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainCancelInput {
     /// Only a run that was asked for in this group.
+    #[schemars(length(max = 64), regex(pattern = GROUP_PATTERN))]
     pub group: Option<String>,
-    /// Only report what would be cancelled.
+    /// Report what would be cancelled.
     pub noop: Option<bool>,
+}
+
+/// Clear the state `oscillating` and the limits of the node.
+#[derive(Debug, JsonSchema)]
+pub struct AgainReset;
+
+impl Action for AgainReset {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "reset";
+    type Input = AgainResetInput;
+    type Output = AgainChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .summary("text")
+            .describe_output("changed", "Whether there was something to clear")
+            .examples(include_str!("again/reset.json"))
+    }
 }
 
 /// Inputs of `reset`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainResetInput {
-    /// Only report what would be reset.
+    /// Report what would be reset.
     pub noop: Option<bool>,
 }
 
 /// Outputs of `cancel` and `reset`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainChangeOutput {
-    /// Whether there was something to change.
+    /// Whether a run was pending.
     pub changed: bool,
-    /// What was done, in a sentence.
+    /// What was done.
     pub text: String,
+}
+
+/// Report the run that was asked for.
+#[derive(Debug, JsonSchema)]
+pub struct AgainList;
+
+impl Action for AgainList {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "list";
+    type Input = EmptyInput;
+    type Output = AgainListOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().summary("state").examples(include_str!("again/list.json"))
+    }
 }
 
 /// Outputs of `list`.
@@ -110,9 +247,11 @@ pub struct AgainListOutput {
     pub id: Option<String>,
     /// The run that was begun.
     pub run: Option<String>,
-    /// The run that asked: its id if the agent `puppet` began it.
+    /// The run that asked, if the agent `puppet` began it.
+    #[schemars(title = "Cause")]
     pub cause_run: Option<String>,
     /// The `transaction_uuid` of the run that asked.
+    #[schemars(title = "Cause (transaction)")]
     pub cause_transaction: Option<String>,
     /// Time of the first request, in milliseconds since the epoch.
     pub since: Option<u64>,
@@ -126,8 +265,10 @@ pub struct AgainListOutput {
     #[serde(default)]
     pub reasons: Vec<AgainReasonRow>,
     /// Number of begun runs that count against the limits of the node.
+    #[schemars(title = "Recent runs")]
     pub recent: u64,
-    /// The conditions on other nodes that the run waits for.
+    /// The conditions on other nodes that the run waits for, with the nodes that have not run yet.
+    #[schemars(title = "Conditions")]
     #[serde(default)]
     pub barriers: Vec<AgainBarrierRow>,
 }
@@ -161,10 +302,26 @@ pub struct AgainReasonRow {
     pub requests: u64,
 }
 
+/// List the runs that were asked for: those that took place and those that did not.
+#[derive(Debug, JsonSchema)]
+pub struct AgainHistory;
+
+impl Action for AgainHistory {
+    type Agent = AgainAgent;
+    const NAME: &'static str = "history";
+    type Input = AgainHistoryInput;
+    type Output = AgainHistoryOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("again/history.json"))
+    }
+}
+
 /// Inputs of `history`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainHistoryInput {
     /// Most entries.
+    #[schemars(extend("x-default" = 20))]
     pub count: Option<u64>,
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_client::{CallTarget, Client, RpcCall};
-use muster_contract::again::{AgainMissingInput, AgainReleaseInput};
-use muster_contract::write_values;
+use muster_contract::again::{
+    AgainMissingInput, AgainNoteMissing, AgainRelease, AgainReleaseInput,
+};
 use muster_wire::identity::{Identity, NameError, SubjectName};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,7 +18,6 @@ use crate::barrier_schedule::{BarrierReport, BarrierSchedule};
 use crate::barriers::{BarrierVerdict, WaitingNode};
 use crate::state::DirectoryHandle;
 
-const AGAIN_AGENT: &str = "again";
 /// Shortest time between two evaluations.
 const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time between two evaluations: reports that were lost are repeated.
@@ -146,15 +146,17 @@ impl BarrierService {
         let create = || (self.create_client)(collective.clone());
         let client = self.clients.entry(collective.clone()).or_insert_with(create).clone();
         let id = waiting.barrier.id.to_string();
-        let (action, data) = match verdict {
-            BarrierVerdict::Holds => ("release", write_values(&AgainReleaseInput { id })),
+        let target = CallTarget::Nodes([waiting.node.clone()].into());
+        let mut call = match verdict {
+            BarrierVerdict::Holds => {
+                RpcCall::of_action::<AgainRelease>(&AgainReleaseInput { id }, target)?
+            }
             BarrierVerdict::Missing { count, names } => {
-                ("note_missing", write_values(&AgainMissingInput { id, count, nodes: names }))
+                let input = AgainMissingInput { id, count, nodes: names };
+                RpcCall::of_action::<AgainNoteMissing>(&input, target)?
             }
         };
-        let target = CallTarget::Nodes([waiting.node.clone()].into());
-        let mut call = RpcCall::new(AGAIN_AGENT, action, target)?;
-        (call.data, call.timeout, call.wait) = (data, Some(REPORT_TIMEOUT), REPORT_TIMEOUT * 2);
+        (call.timeout, call.wait) = (Some(REPORT_TIMEOUT), REPORT_TIMEOUT * 2);
         Ok((client, call))
     }
 }

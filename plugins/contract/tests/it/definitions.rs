@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::{env, fs};
 
+use muster_contract::again::AgainAgent;
 use muster_contract::catalog::CatalogAgent;
 use muster_contract::config::ConfigAgent;
 use muster_contract::filecopy::FilecopyAgent;
@@ -26,6 +27,7 @@ use crate::generator::generate_document;
 /// The agents whose actions are types.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
+        generate_document::<AgainAgent>(),
         generate_document::<CatalogAgent>(),
         generate_document::<ConfigAgent>(),
         generate_document::<FilecopyAgent>(),
