@@ -16,7 +16,24 @@ use crate::render::json::ReportDocument;
 fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings.with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    remove_ddl_keywords(&mut schema);
+    schema
+}
+
+/// Removes what types of actions say for their DDL: titles of fields, and keys of ours.
+fn remove_ddl_keywords(schema: &mut Value) {
+    match schema {
+        Value::Object(keys) => {
+            let is_ddl = |key: &str, value: &Value| {
+                key.starts_with("x-") || (key == "title" && value.is_string())
+            };
+            keys.retain(|key, value| !is_ddl(key, value));
+            keys.values_mut().for_each(remove_ddl_keywords);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_ddl_keywords),
+        _ => {}
+    }
 }
 
 /// Generates the schema of this name from its type.
