@@ -110,7 +110,7 @@ fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContex
     for problem in problems {
         cx.printer.print_error(problem);
     }
-    cx.suggest_nodes(reports[0].stats.not_connected.iter());
+    cx.suggest_nodes(reports.iter().take(1).flat_map(|report| &report.stats.not_connected));
     for report in reports {
         cx.warn_of_gaps(report);
     }
