@@ -7,8 +7,7 @@ use serde_json::json;
 use super::Agreement::{self, Different, Equal, Refused};
 use super::{Comparison, compare};
 
-const QUERY: &str =
-    "a query inside a path is PQL's or a document's business: `-Q`, `rpc find --pql`";
+const QUERY: &str = "a query inside a path is written as a document or in PQL, for `-Q`";
 const INVERTED: &str = "Choria answers `!=` of a false fact the wrong way round";
 
 fn facts() -> NodeFacts {
