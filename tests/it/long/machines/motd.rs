@@ -188,9 +188,10 @@ async fn a5_5_prompts_of_real_shells_wrap_at_the_right_column() {
                 .await_screen(&format!("{shell}: edited line"), |screen| is_whole(screen, &whole))
                 .await;
         }
-        session.type_text("\u{3}").await;
+        // fish loses a Ctrl-C that comes while it draws; Ctrl-U empties its line.
+        session.type_text(if shell == "fish" { "\u{15}" } else { "\u{3}" }).await;
         session
-            .await_screen(&format!("{shell}: interrupted"), |screen| last_line(screen) == prompt)
+            .await_screen(&format!("{shell}: empty line"), |screen| last_line(screen) == prompt)
             .await;
         // A change appears at the next prompt.
         machine.set_role(false).await;
