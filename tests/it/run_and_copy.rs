@@ -135,6 +135,10 @@ async fn output_of_commands_is_shown_by_node_and_counted_by_exit_code() {
     let expected = "n2\n   one\n   two\n   stderr: no\n   exited with code 3\nn[1,3] (2 nodes)\n   one\n   two\n";
     assert_eq!(String::from_utf8(folded.stdout).unwrap(), expected);
 
+    // As high as a signal's number in some shells, and none.
+    let high = fleet.sorted_lines(&["run", "exit 255", "--stream", "-I", "n1"], 2).await;
+    assert_eq!(high, ["n1: exited with code 255"]);
+
     let streamed = fleet.sorted_lines(&["run", script, "--stream", "-I", "n2"], 2).await;
     assert_eq!(streamed, ["n2: exited with code 3", "n2: one", "n2: stderr: no", "n2: two"]);
 
