@@ -105,7 +105,7 @@ impl Action for CatalogPlan {
 /// Inputs of `plan`.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogRunInput {
-    /// The content of the catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables.
+    /// The content of the catalog: Puppet's JSON, a JSON list of resources, or TOML with \[\[resource\]\] tables.
     #[schemars(length(max = 900_000), extend("x-sensitive" = true))]
     pub catalog: Option<String>,
     /// The path of a catalog file on the node.
@@ -149,7 +149,7 @@ impl Action for CatalogLint {
 /// Inputs of `lint`.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogLintInput {
-    /// The content of the catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables.
+    /// The content of the catalog: Puppet's JSON, a JSON list of resources, or TOML with \[\[resource\]\] tables.
     #[schemars(length(max = 900_000), extend("x-sensitive" = true))]
     pub catalog: Option<String>,
     /// The path of a catalog file on the node.

@@ -93,7 +93,7 @@ impl Action for LedgerReplay {
 /// Inputs of `replay`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerReplayInput {
-    /// Only for this resource, such as Exec[reload].
+    /// Only for this resource, such as Exec\[reload\].
     #[schemars(length(max = 4096))]
     pub target: Option<String>,
     /// Report what would change, but change nothing.
@@ -122,7 +122,7 @@ impl Action for LedgerDrop {
 /// Inputs of `drop`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerDropInput {
-    /// The resource, such as Exec[reload], or `all`.
+    /// The resource, such as Exec\[reload\], or `all`.
     #[schemars(length(max = 4096))]
     pub target: String,
     /// Report what would change, but change nothing.

@@ -220,11 +220,11 @@ impl FieldSchema {
     }
 }
 
-/// The first paragraph of the documentation in one line, without the full stop at its end.
+/// The first paragraph of the documentation in one line, without the full stop at its end and the marks before brackets that would be a link.
 pub(super) fn describe_type(keys: &Map<String, Value>) -> Option<String> {
     let text = keys.get("description").and_then(Value::as_str)?;
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-    let line = lines.collect::<Vec<_>>().join(" ");
+    let line = lines.collect::<Vec<_>>().join(" ").replace(r"\[", "[").replace(r"\]", "]");
     Some(line.strip_suffix('.').unwrap_or(&line).to_owned())
 }
 
