@@ -26,6 +26,11 @@ impl AgentContract for PackageAgent {
     }
 }
 
+/// What the actions that change it have in common.
+fn describe_change(properties: ActionProperties) -> ActionProperties {
+    properties.idempotent().display_failed().summary("ensure").change_summary()
+}
+
 /// Install a package, unless it is installed.
 #[derive(Debug, JsonSchema)]
 pub struct PackageInstall;
@@ -37,11 +42,7 @@ impl Action for PackageInstall {
     type Output = PackageChangeOutput;
 
     fn properties() -> ActionProperties {
-        ActionProperties::root_equivalent()
-            .idempotent()
-            .display_failed()
-            .summary("ensure")
-            .change_summary()
+        describe_change(ActionProperties::root_equivalent())
             .examples(include_str!("package/install.json"))
     }
 }
@@ -76,11 +77,7 @@ impl Action for PackageUpdate {
     type Output = PackageChangeOutput;
 
     fn properties() -> ActionProperties {
-        ActionProperties::change()
-            .idempotent()
-            .display_failed()
-            .summary("ensure")
-            .change_summary()
+        describe_change(ActionProperties::change())
             .describe_input("package", "The package to update")
             .examples(include_str!("package/update.json"))
     }
@@ -97,11 +94,7 @@ impl Action for PackageUninstall {
     type Output = PackageChangeOutput;
 
     fn properties() -> ActionProperties {
-        ActionProperties::root_equivalent()
-            .idempotent()
-            .display_failed()
-            .summary("ensure")
-            .change_summary()
+        describe_change(ActionProperties::root_equivalent())
             .examples(include_str!("package/uninstall.json"))
     }
 }
@@ -117,11 +110,7 @@ impl Action for PackagePurge {
     type Output = PackageChangeOutput;
 
     fn properties() -> ActionProperties {
-        ActionProperties::root_equivalent()
-            .idempotent()
-            .display_failed()
-            .summary("ensure")
-            .change_summary()
+        describe_change(ActionProperties::root_equivalent())
             .examples(include_str!("package/purge.json"))
     }
 }

@@ -20,6 +20,11 @@ impl AgentContract for ServiceAgent {
     }
 }
 
+/// What the actions that change it have in common.
+fn describe_change(properties: ActionProperties) -> ActionProperties {
+    properties.idempotent().display_failed().summary("status").change_summary()
+}
+
 /// Report whether a service runs.
 #[derive(Debug, JsonSchema)]
 pub struct ServiceStatus;
@@ -62,12 +67,7 @@ impl Action for ServiceStart {
     type Output = ServiceChangeOutput;
 
     fn properties() -> ActionProperties {
-        ActionProperties::change()
-            .idempotent()
-            .display_failed()
-            .summary("status")
-            .change_summary()
-            .examples(include_str!("service/start.json"))
+        describe_change(ActionProperties::change()).examples(include_str!("service/start.json"))
     }
 }
 
@@ -82,11 +82,7 @@ impl Action for ServiceStop {
     type Output = ServiceChangeOutput;
 
     fn properties() -> ActionProperties {
-        ActionProperties::change()
-            .idempotent()
-            .display_failed()
-            .summary("status")
-            .change_summary()
+        describe_change(ActionProperties::change())
             .describe_input("service", "The service to stop")
             .examples(include_str!("service/stop.json"))
     }

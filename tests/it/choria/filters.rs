@@ -1,11 +1,11 @@
 //! Filters of facts, classes and identities: parsing and matching.
 
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::NodeFacts;
 use muster_filter::{FactTerm, NodeFilter};
 use serde_json::json;
 
 use super::Agreement::{self, Different, Equal, Refused};
-use super::{Comparison, compare};
+use super::{Comparison, compare, view_of};
 
 const QUERY: &str = "a query inside a path is written as a document or in PQL, for `-Q`";
 const INVERTED: &str = "Choria answers `!=` of a false fact the wrong way round";
@@ -22,15 +22,7 @@ fn facts() -> NodeFacts {
 fn answer(filter: Result<NodeFilter, muster_filter::FilterError>) -> Result<String, String> {
     let facts = facts();
     let classes = ["role::backup".to_owned(), "ntp".to_owned()];
-    let node = NodeView {
-        identity: "db7.example.net",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = view_of(&facts, &classes);
     filter.map(|filter| filter.matches(&node).to_string()).map_err(|error| error.to_string())
 }
 

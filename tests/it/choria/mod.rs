@@ -8,7 +8,22 @@ mod summaries;
 
 use std::collections::BTreeMap;
 
+use muster_filter::state::{NodeFacts, NodeView};
+
 use crate::parity::print_line;
+
+/// The node db7, of which only facts and classes are known.
+fn view_of<'a>(facts: &'a NodeFacts, classes: &'a [String]) -> NodeView<'a> {
+    NodeView {
+        identity: "db7.example.net",
+        facts,
+        classes,
+        classes_known: true,
+        agents: &[],
+        collectives: &[],
+        state: None,
+    }
+}
 
 /// How an answer compares with Choria's.
 #[derive(Debug, Clone, Copy)]

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use muster_filter::KnownLookups;
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::NodeFacts;
 use muster_policy::{PolicyPrincipal, PolicyQuery, PolicySet, PolicySource, RuleVerdict};
 use muster_wire::identity::SubjectName;
 use serde_json::json;
 
 use super::Agreement::{self, Different, Equal, Refused};
-use super::{Comparison, compare};
+use super::{Comparison, compare, view_of};
 
 const COMPOUND: &str =
     "Choria's Go server refuses compound statements; Muster evaluates them, as MCollective did";
@@ -32,15 +32,7 @@ fn decide(policy: &str, caller: &str, action: &str) -> Result<String, String> {
     }
     let facts = NodeFacts::from_value(json!({"zone": "a", "one": "one"})).unwrap();
     let classes = ["one", "two", "three"].map(str::to_owned);
-    let node = NodeView {
-        identity: "db7.example.net",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = view_of(&facts, &classes);
     let query = PolicyQuery {
         caller: &PolicyPrincipal::parse(caller).map_err(|error| error.to_string())?,
         agent: &SubjectName::parse("backup").unwrap(),
