@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use crate::package::{NodePackages, property_text};
+use crate::node_packages::{NodePackages, property_text};
 use crate::work::{PackageWork, to_action_error};
 use crate::worker::{PackageWorkers, WorkProgress};
 

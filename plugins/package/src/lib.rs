@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod package;
+mod node_packages;
 #[cfg(test)]
 mod tests;
 mod work;

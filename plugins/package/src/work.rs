@@ -6,7 +6,7 @@ use muster_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::package::NodePackages;
+use crate::node_packages::NodePackages;
 
 /// A change of packages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::package::NodePackages;
+use crate::node_packages::NodePackages;
 use crate::work::PackageWork;
 
 const WORK_FILE: &str = "work.json";

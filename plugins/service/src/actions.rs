@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SelfRestart;
-use crate::service::NodeService;
+use crate::node_service::NodeService;
 
 /// Whether a service exists, runs, and starts at boot.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod service;
+mod node_service;
 #[cfg(test)]
 mod tests;
 
