@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use muster_again::again_directory;
-use muster_again::plan::barrier::BarrierCondition;
-use muster_again::plan::request::AgainRequest;
-use muster_again::requester::find_requesting_run;
-use muster_again::spool::{HandedOver, RequestSpool};
 use muster_base::unix_millis_now;
+use muster_puppet::again::again_directory;
+use muster_puppet::again::plan::barrier::BarrierCondition;
+use muster_puppet::again::plan::request::AgainRequest;
+use muster_puppet::again::requester::find_requesting_run;
+use muster_puppet::again::spool::{HandedOver, RequestSpool};
 use uuid::Uuid;
 
 use crate::local_command::{load_config, print_line, state_directory};

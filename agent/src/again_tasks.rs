@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use muster_again::AgainMonitor;
 use muster_api::{FindingLevel, NodeHandle};
+use muster_puppet::again::AgainMonitor;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

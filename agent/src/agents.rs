@@ -7,7 +7,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_again::{AgainMonitor, AgainPlugin, AgainShared};
+use muster_agents::catalog::CatalogPlugin;
+use muster_agents::config::{ConfigPlugin, Deployments};
+use muster_agents::filecopy::FilecopyPlugin;
+use muster_agents::filemgr::FilemgrPlugin;
+use muster_agents::motd::{MotdPlugin, MotdRenderer};
+use muster_agents::nettest::NettestPlugin;
+use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
+use muster_agents::package::{PackagePlugin, PackageWorkers};
+use muster_agents::process::ProcessPlugin;
+use muster_agents::puppetral::PuppetralPlugin;
+use muster_agents::restart::cycle::MachinePaths;
+use muster_agents::restart::{
+    DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
+};
+use muster_agents::rpcutil::RpcutilPlugin;
+use muster_agents::service::{DaemonRestarter, ServicePlugin};
+use muster_agents::shell::ShellPlugin;
+use muster_agents::ssh::{LoginOptions, SshCaPlugin, SshPlugin};
+use muster_agents::tunnel::{TunnelHub, TunnelPlugin};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
@@ -15,35 +33,17 @@ use muster_api::{
     StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
-use muster_catalog::CatalogPlugin;
-use muster_config::{ConfigPlugin, Deployments};
 use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
 use muster_engine::lock::puppet_state_dirs;
-use muster_filecopy::FilecopyPlugin;
-use muster_filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
-use muster_motd::{MotdPlugin, MotdRenderer};
-use muster_nettest::NettestPlugin;
-use muster_nrpe::{CheckMonitor, NrpePlugin};
-use muster_package::{PackagePlugin, PackageWorkers};
-use muster_permits::{PermitClient, PermitPlugin};
-use muster_process::ProcessPlugin;
+use muster_provision::puppetca::PuppetcaPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
 use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
+use muster_puppet::again::{AgainMonitor, AgainPlugin, AgainShared};
+use muster_puppet::permits::{PermitClient, PermitPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
-use muster_puppetca::PuppetcaPlugin;
-use muster_puppetral::PuppetralPlugin;
-use muster_restart::cycle::MachinePaths;
-use muster_restart::{
-    DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
-};
-use muster_rpcutil::RpcutilPlugin;
 use muster_scheduler::{SchedulerHandle, SchedulerOptions, SchedulerPlugin};
-use muster_service::{DaemonRestarter, ServicePlugin};
-use muster_shell::ShellPlugin;
-use muster_ssh::{LoginOptions, SshCaPlugin, SshPlugin};
-use muster_tunnel::{TunnelHub, TunnelPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -385,7 +385,7 @@ pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, PluginSet
 fn restart_manager(
     sections: &BTreeMap<String, Map<String, Value>>,
     daemon: &DaemonContext,
-    catalog: &muster_catalog::Options,
+    catalog: &muster_agents::catalog::Options,
 ) -> Result<RestartManager, PluginSetupError> {
     let puppet = parse_options::<PuppetPlugin>(sections)?;
     let puppet_state = catalog.puppet_state.clone().or_else(|| {

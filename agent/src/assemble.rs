@@ -6,18 +6,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_again::AgainMonitor;
+use muster_agents::motd::MotdRenderer;
+use muster_agents::nrpe::CheckMonitor;
+use muster_agents::package::PackageWorkers;
+use muster_agents::ssh::LoginOptions;
 use muster_api::FindingLevel;
 use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
-use muster_motd::MotdRenderer;
-use muster_nrpe::CheckMonitor;
-use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
 use muster_puppet::PuppetRunMonitor;
-use muster_ssh::LoginOptions;
+use muster_puppet::again::AgainMonitor;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
@@ -52,7 +52,7 @@ pub enum AssembleError {
     Directory { path: PathBuf, source: io::Error },
     /// Another user can change the state directory, or a file in it.
     #[error(transparent)]
-    Unprotected(#[from] muster_secret::ProtectedFileError),
+    Unprotected(#[from] muster_files::ProtectedFileError),
     #[error("cannot lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },
     #[error("another rpcd is running with the state directory {}", path.display())]
@@ -75,7 +75,7 @@ pub enum AssembleError {
     #[error("the agent of a service has no valid name")]
     ServiceName(#[source] muster_wire::identity::NameError),
     #[error("cannot start the enrolment service")]
-    Enrol(#[from] muster_enrol::NodeEnrollerError),
+    Enrol(#[from] muster_wire::enrolment::NodeEnrollerError),
     #[error(transparent)]
     Seen(#[from] SeenError),
     #[error(transparent)]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use muster_agents::motd::{MotdRenderer, NodeSnapshot};
 use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_base::FileStamp;
 use muster_engine::run::run_files::SUMMARY_FILE;
-use muster_motd::{MotdRenderer, NodeSnapshot};
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_agents::nrpe::CheckMonitor;
 use muster_api::{FindingLevel, NodeHandle};
-use muster_nrpe::CheckMonitor;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions, ReconnectBackoff};
-use muster_secret::{SecretFileError, SecretOwner, read_secret};
+use muster_files::{SecretFileError, SecretOwner, read_secret};
 use muster_wire::limits;
 use muster_wire::sign::Signer;
 use muster_wire::subject;

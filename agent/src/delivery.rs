@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use muster_base::error_chain;
-use muster_config::{
+use muster_agents::config::{
     DeployedFiles, FileChange, FileChangeError, FileContent, LinkedFiles, compare_files,
     replace_files,
 };
+use muster_base::error_chain;
 use muster_contract::config::{DeployedKind, DeployedName};
 use muster_provision::{
     DeliveredSettings, DeliveryError, DeliveryReport, DeliveryTarget, NodeDelivery, SETTINGS_FILE,

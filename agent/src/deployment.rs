@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use muster_agents::config::{ConfigEffect, DaemonConfig, FileChange};
 use muster_base::error_chain;
-use muster_config::{ConfigEffect, DaemonConfig, FileChange};
 use muster_contract::config::{DeployedKind, DeployedName};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_again::AgainMonitor;
-use muster_again::plan::state::StoredAgainEvent;
+use muster_agents::nrpe::{CheckMonitor, StoredCheckEvent};
+use muster_agents::restart::{RestartCycle, RestartState, RestartStore};
 use muster_api::base::{error_chain, replace_file};
 use muster_api::system::SystemError;
 use muster_bus::{Bus, BusError};
 use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
-use muster_nrpe::{CheckMonitor, StoredCheckEvent};
-use muster_restart::{RestartCycle, RestartState, RestartStore};
+use muster_puppet::again::AgainMonitor;
+use muster_puppet::again::plan::state::StoredAgainEvent;
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_EVENT_TEXT_BYTES;

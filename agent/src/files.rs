@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use muster_secret::read_regular_file as read_bytes;
+pub(crate) use muster_files::read_regular_file as read_bytes;
 
 /// The content of a UTF-8 file of at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {

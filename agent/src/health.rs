@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use muster_api::{AgentInfo, AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
 use muster_base::count_text;
+use muster_files::SecretOwner;
 use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
-use muster_secret::SecretOwner;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::agents::external_options;
@@ -169,7 +169,7 @@ fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
 
 fn credentials_finding(config: &Config) -> Option<HealthFinding> {
     let error =
-        muster_secret::check_secret(&config.broker.credentials, SecretOwner::Daemon).err()?;
+        muster_files::check_secret(&config.broker.credentials, SecretOwner::Daemon).err()?;
     Some(new_finding("credentials", FindingLevel::Error, error.to_string()))
 }
 

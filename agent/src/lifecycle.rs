@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use muster_agents::config::Deployments;
+use muster_agents::nrpe::CheckMonitor;
+use muster_agents::tunnel::TunnelHub;
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError, FollowError};
-use muster_config::Deployments;
 use muster_host::external::ScanMode;
-use muster_nrpe::CheckMonitor;
-use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;

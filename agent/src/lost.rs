@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_agents::package::PackageWorkers;
 use muster_api::base::{format_duration, unix_millis_now};
 use muster_bus::Bus;
 use muster_host::CallOutcome;
-use muster_package::PackageWorkers;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::task::JoinSet;
 

@@ -119,11 +119,12 @@ fn main() -> ExitCode {
         }
         Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
         Some(DaemonCommand::PackageWorker { directory }) => {
-            let changed = muster_package::worker::run_worker(directory);
+            let changed = muster_agents::package::worker::run_worker(directory);
             changed.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
         }
         Some(DaemonCommand::RenderFragments) => {
-            let rendered = muster_motd::worker::run_worker(std::io::stdin(), std::io::stdout());
+            let rendered =
+                muster_agents::motd::worker::run_worker(std::io::stdin(), std::io::stdout());
             rendered.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
         }
         Some(DaemonCommand::Man { directory }) => write_man_pages(directory),

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use muster_agents::motd::NodeSnapshot;
 use muster_api::base::error_chain;
 use muster_engine::types::motd_fragment::FragmentTarget;
-use muster_motd::NodeSnapshot;
 use muster_system::System;
 use muster_system::real::RealSystem;
 

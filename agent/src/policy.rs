@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use muster_files::{ProtectedFileError, check_protected, read_protected};
 use muster_policy::{
     GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
     RuleVerdict,
 };
-use muster_secret::{ProtectedFileError, check_protected, read_protected};
 
 use crate::files;
 

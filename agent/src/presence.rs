@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use muster_agents::restart::{DaemonInstance, RestartStore};
 use muster_api::base::error_chain;
 use muster_bus::{Bus, BusEvent};
-use muster_restart::{DaemonInstance, RestartStore};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::agents;

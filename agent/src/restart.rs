@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use muster_base::format_duration;
-use muster_restart::{
+use muster_agents::restart::{
     DaemonInstance, RestartManager, RestartOptions, RestartStore, RestartTarget, worker,
 };
+use muster_base::format_duration;
 use muster_system::process::pause;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};

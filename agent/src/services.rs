@@ -7,18 +7,18 @@ use std::time::Duration;
 use muster_api::NodePlugin;
 use muster_api::system::System;
 use muster_bus::Bus;
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_directory::{
     BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin,
     DirectoryService,
 };
-use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
     BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle,
     ProvisionerService, ProvisionerServiceError,
 };
 use muster_scheduler::{SchedulerContext, SchedulerHandle, SchedulerPlugin, SchedulerService};
+use muster_wire::enrolment::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::{AccountTrust, ServiceRight};

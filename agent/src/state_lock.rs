@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use muster_secret::{check_protected, check_protected_below, check_protected_metadata};
+use muster_files::{check_protected, check_protected_below, check_protected_metadata};
 
 use crate::assemble::AssembleError;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_api::FindingLevel;
 use muster_base::{format_millis, replace_file};
-use muster_permits::PermitClient;
+use muster_puppet::permits::PermitClient;
 use tokio::sync::mpsc;
 
 use crate::assemble;

@@ -1,247 +1,328 @@
-//! Queries of the directory: a service that knows what all nodes publish about themselves. Any instance answers.
-//!
-//! The answer is accepted only if the token of its sender has the right to answer for the directory.
+//! Queries of the directory for commands: lists, single nodes, values of facts, and changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_base::{format_duration, unix_millis_now};
-use muster_contract::directory::{DirectoryFindOutput, DirectoryFreshness, DirectoryQueryInput};
-use muster_contract::{read_values, write_values};
-use muster_filter::{FilterError, NodeFilter};
-use muster_wire::identity::Identity;
-use muster_wire::node_record::NodeRecord;
-use muster_wire::sign::{self, MessageRefusal};
-use muster_wire::status::ReplyStatus;
-use muster_wire::token::ServiceRight;
+use muster_calls::{DirectoryError, DirectoryPages, DirectorySession};
+use muster_contract::directory::{
+    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryForgetInput,
+    DirectoryForgetOutput, DirectoryFreshness, DirectoryListInput, DirectoryListOutput,
+    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+};
+use muster_filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::node_history::NodeHistory;
+use muster_wire::node_record::{NodeContent, NodeRecord};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::any_instance::InstanceAnswer;
-use crate::call::{CallTarget, RpcCall};
-use crate::client::Client;
-use crate::directory_pages::DirectoryPages;
-use crate::error::ClientError;
+use crate::error::FleetRequestError;
+use crate::fleet::FleetConnection;
+use crate::target::TargetSelection;
 
-/// The agent of the directory.
-pub const DIRECTORY_AGENT: &str = "directory";
+/// Time for an answer. A scan of a large fleet takes less than a second.
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an instance waits for a change before it answers.
+const CHANGES_WAIT: Duration = Duration::from_secs(20);
 
-/// Time for an answer, after which a discovery asks the nodes themselves.
-pub const DIRECTORY_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// Why the directory gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum DirectoryError {
-    /// No instance runs.
-    #[error("no directory is running; enable one with [plugins.directory] on a host of this fleet")]
-    Absent,
-    /// No instance answered in time.
-    #[error("the directory did not answer within {}", format_duration(*.0))]
-    Timeout(Duration),
-    /// The instance has not read all records yet.
-    #[error(
-        "the directory has just started and does not know all nodes yet; try again in some seconds"
-    )]
-    NotReady,
-    /// The instance refused the query.
-    #[error("the directory refused the query: {0}")]
-    Refused(String),
-    /// The query names something that the directory does not know or accept, such as a node without a record. The text is the directory's.
-    #[error("{0}")]
-    Invalid(String),
-    /// The answer was signed by a user without the right to answer for the directory.
-    #[error(
-        "{0} answered for the directory without the right to; the answer was ignored. Look for its key with `rpc org list`; a directory gets the right with `rpc org add service {0} --serve directory --renew`"
-    )]
-    NotADirectory(Identity),
-    /// An instance named a node that the identities of the filter exclude.
-    #[error(
-        "{instance} answered for the directory with the node {node}, which the filter excludes; the answer was ignored"
-    )]
-    OtherNode {
-        /// The instance.
-        instance: String,
-        /// The node.
-        node: String,
-    },
-    /// The pages of an instance's list do not ascend, or have more nodes than any fleet.
-    #[error(
-        "the list of {0}, which answered for the directory, does not end; the answer was ignored"
-    )]
-    Endless(String),
-    /// The answer has another form.
-    #[error("cannot read the directory's answer")]
-    Answer(#[source] serde_json::Error),
-    /// The filter is too large with the condition on the collective.
-    #[error("the filter is too large for the directory, which adds the collective to it: {0}")]
-    Filter(#[source] FilterError),
-    /// The filter cannot be written as JSON.
-    #[error("cannot encode the filter")]
-    Query(#[source] serde_json::Error),
-    /// The query could not be sent.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-}
-
-/// The nodes that match a filter, according to the directory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RegisteredNodes {
-    /// All of them.
-    pub nodes: BTreeSet<Identity>,
-    /// Those that have sent no heartbeat for two intervals.
-    pub missing: BTreeSet<Identity>,
-    /// Those under whose name two daemons run.
-    pub cloned: BTreeSet<Identity>,
-    /// Number of further nodes that match and are left out, because they were not seen for long.
+/// All nodes that match, with some of their facts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RegisteredNodeList {
+    /// The nodes, by name.
+    pub nodes: Vec<DirectoryNodeRow>,
+    /// Number of nodes that match and are left out, because they were not seen for long.
     pub stale: usize,
     /// How current the answer is.
     pub freshness: DirectoryFreshness,
 }
 
-/// Queries that one instance answers, so that pages and cursors continue: any instance answers the first, and the same one all others.
+/// What a list has besides the names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NodeListOptions<'a> {
+    /// Paths of facts.
+    pub fields: &'a [String],
+    /// Whether nodes are listed that were not seen for long.
+    pub with_stale: bool,
+    /// Whether each node has its classes and all its facts.
+    pub with_documents: bool,
+}
+
+#[derive(Serialize)]
+struct FacetsInput<'a> {
+    path: &'a str,
+    #[serde(flatten)]
+    query: DirectoryQueryInput,
+}
+
+#[derive(Serialize)]
+struct ChangesInput<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a str>,
+    wait: u64,
+    filter: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    fields: &'a [String],
+}
+
+/// A live query: the nodes that match, and then their changes.
 #[derive(Debug)]
-pub struct DirectorySession<'c> {
-    client: &'c Client,
-    instance: Option<Identity>,
+pub struct RegisteredWatch<'a> {
+    fleet: &'a FleetConnection,
+    session: DirectorySession<'a>,
+    target: &'a TargetSelection,
+    fields: &'a [String],
+    filter: String,
+    cursor: Option<String>,
 }
 
-impl DirectorySession<'_> {
-    /// Calls an action of the directory, and reads its outputs.
-    pub async fn query<T: DeserializeOwned>(
-        &mut self,
-        action: &str,
-        inputs: &impl Serialize,
-        timeout: Duration,
-    ) -> Result<T, DirectoryError> {
-        let target = match &self.instance {
-            Some(instance) => CallTarget::Nodes([instance.clone()].into()),
-            None => CallTarget::AnyInstance,
-        };
-        let mut call = RpcCall::new(DIRECTORY_AGENT, action, target).map_err(ClientError::from)?;
-        call.data = write_values(inputs);
-        call.expect = Some(1);
-        call.wait = timeout;
-        let reply = match self.client.ask_any_instance(call).await? {
-            InstanceAnswer::Reply(reply) => reply,
-            InstanceAnswer::Absent => return Err(DirectoryError::Absent),
-            InstanceAnswer::Silent => return Err(DirectoryError::Timeout(timeout)),
-        };
-        if !reply.rights.contains(&ServiceRight::Directory) {
-            return Err(DirectoryError::NotADirectory(reply.reply.sender));
+/// A step of a live query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RegisteredUpdate {
+    /// All nodes that match. Replaces what was known before.
+    All(Vec<DirectoryNodeRow>),
+    /// Nodes that have changed.
+    Changed {
+        /// Those that match.
+        nodes: Vec<DirectoryNodeRow>,
+        /// Those that do not match, whether they did before or not.
+        gone: Vec<String>,
+    },
+}
+
+impl RegisteredWatch<'_> {
+    /// The next step; without a change an empty one after 20 s. After an error, the next call asks any instance and returns all nodes.
+    pub async fn next(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
+        let update = self.next_of_instance().await;
+        if update.is_err() {
+            self.session.release_instance();
+            self.cursor = None;
         }
-        self.instance = Some(reply.reply.sender.clone());
-        match reply.reply.statuscode {
-            ReplyStatus::Ok => {}
-            ReplyStatus::InvalidData => {
-                return Err(DirectoryError::Invalid(reply.reply.statusmsg));
+        update
+    }
+
+    async fn next_of_instance(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
+        let input = ChangesInput {
+            cursor: self.cursor.as_deref(),
+            wait: CHANGES_WAIT.as_secs(),
+            filter: &self.filter,
+            fields: self.fields,
+        };
+        let timeout = CHANGES_WAIT + QUERY_TIMEOUT;
+        let changes: DirectoryChangesOutput =
+            self.session.query("changes", &input, timeout).await?;
+        let update = if changes.reset {
+            if !changes.freshness.ready {
+                return Err(DirectoryError::NotReady.into());
             }
-            _ => return Err(DirectoryError::Refused(reply.reply.statusmsg)),
-        }
-        read_values(&reply.reply.data).map_err(DirectoryError::Answer)
-    }
-
-    /// The instance that answered.
-    pub fn instance(&self) -> Option<&Identity> {
-        self.instance.as_ref()
-    }
-
-    /// Lets any instance answer the next query.
-    pub fn release_instance(&mut self) {
-        self.instance = None;
+            // Changes during the list are after the cursor.
+            let options =
+                NodeListOptions { fields: self.fields, with_stale: true, with_documents: false };
+            let list = self.fleet.list_with(&mut self.session, self.target, options).await?;
+            RegisteredUpdate::All(list.nodes)
+        } else {
+            RegisteredUpdate::Changed { nodes: changes.nodes, gone: changes.gone }
+        };
+        self.cursor = Some(changes.cursor);
+        Ok(update)
     }
 }
 
-impl Client {
-    /// A session with an instance of the directory.
-    pub fn directory_session(&self) -> DirectorySession<'_> {
-        DirectorySession { client: self, instance: None }
-    }
-
-    /// Calls an action of any instance of the directory, and reads its outputs.
-    pub async fn query_directory<T: DeserializeOwned>(
+impl FleetConnection {
+    /// The nodes that match, from as many pages as there are.
+    pub async fn list_registered(
         &self,
-        action: &str,
-        inputs: &impl Serialize,
-        timeout: Duration,
-    ) -> Result<T, DirectoryError> {
-        self.directory_session().query(action, inputs, timeout).await
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        self.list_with(&mut self.client.directory_session(), target, options).await
     }
 
-    /// The nodes of this collective that match a filter, from as many pages as there are.
-    pub async fn find_registered(
+    async fn list_with(
+        &self,
+        session: &mut DirectorySession<'_>,
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        let query = self.query_input(target, options)?;
+        let documents = options.with_documents.then_some(true);
+        list_pages(session, &target.filter, DirectoryListInput { documents, query }).await
+    }
+
+    /// The values at this path of all nodes that match, in every collective, also of those that were not seen for long. Fails if the instance has not read
+    /// all records.
+    pub(crate) async fn list_values(
         &self,
         filter: &NodeFilter,
-        timeout: Duration,
-    ) -> Result<RegisteredNodes, DirectoryError> {
-        let mut pages = DirectoryPages::new(filter);
-        let filter = self.filter_for_directory(filter)?;
-        let mut session = self.directory_session();
-        let mut found = RegisteredNodes::default();
-        let mut input =
-            DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
-        loop {
-            let page: DirectoryFindOutput = session.query("find", &input, timeout).await?;
-            if !page.freshness.ready {
-                return Err(DirectoryError::NotReady);
-            }
-            found.nodes.extend(page.nodes.iter().filter_map(|name| Identity::parse(name).ok()));
-            found.missing.extend(page.missing.iter().filter_map(|name| Identity::parse(name).ok()));
-            found.cloned.extend(page.cloned.iter().filter_map(|name| Identity::parse(name).ok()));
-            found.stale = page.stale;
-            found.freshness = page.freshness;
-            let names = page.nodes.iter().map(String::as_str);
-            match pages.accept(session.instance(), names, page.next)? {
-                Some(next) => input.after = Some(next),
-                None => return Ok(found),
-            }
+        path: &str,
+    ) -> Result<Vec<DirectoryNodeRow>, FleetRequestError> {
+        let query = DirectoryQueryInput {
+            filter: Some(serde_json::to_string(filter).map_err(DirectoryError::Query)?),
+            fields: vec![path.to_owned()],
+            stale: Some(true),
+            ..DirectoryQueryInput::default()
+        };
+        let input = DirectoryListInput { documents: None, query };
+        let list = list_pages(&mut self.client.directory_session(), filter, input).await?;
+        if !list.freshness.ready {
+            return Err(DirectoryError::NotReady.into());
         }
+        Ok(list.nodes)
     }
 
-    /// The filter as JSON, restricted to this client's collective: the directory knows the nodes of all.
-    pub fn filter_for_directory(&self, filter: &NodeFilter) -> Result<String, DirectoryError> {
-        let filter = restrict_to_collective(filter, self.collective().as_str())?;
-        serde_json::to_string(&filter).map_err(DirectoryError::Query)
+    /// All nodes that match, with their classes and facts. Fails if the instance has not read all records.
+    pub async fn list_documents(
+        &self,
+        target: &TargetSelection,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        let options = NodeListOptions { with_documents: true, ..NodeListOptions::default() };
+        let list = self.list_registered(target, options).await?;
+        if !list.freshness.ready {
+            return Err(DirectoryError::NotReady.into());
+        }
+        Ok(list)
     }
 
-    /// Opens the record of a node, as the bucket stores it.
-    pub fn open_record(
+    /// Names of nodes that begin with this text, at most this many, in order.
+    pub async fn find_registered_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<BTreeSet<String>, FleetRequestError> {
+        let mut filter = NodeFilter::default();
+        // Other characters are in no name, and would be an expression.
+        let is_name_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if !prefix.chars().all(is_name_part) {
+            return Ok(BTreeSet::new());
+        }
+        if !prefix.is_empty() {
+            let escaped = prefix.replace('.', "\\.");
+            let begins = filter.with_identity(&format!("/^{escaped}/"));
+            filter = begins.map_err(DirectoryError::Filter)?;
+        }
+        let input = DirectoryQueryInput {
+            filter: Some(self.client.filter_for_directory(&filter)?),
+            limit: Some(limit),
+            ..DirectoryQueryInput::default()
+        };
+        let found: DirectoryFindOutput =
+            self.client.query_directory("find", &input, QUERY_TIMEOUT).await?;
+        Ok(found.nodes.into_iter().collect())
+    }
+
+    /// Everything that is known of one node; with its signed record if `with_record`.
+    pub async fn show_registered(
+        &self,
+        node: &str,
+        with_record: bool,
+    ) -> Result<DirectoryShowOutput, FleetRequestError> {
+        let record = with_record.then_some(true);
+        let input = DirectoryShowInput { node: node.to_owned(), record };
+        Ok(self.client.query_directory("show", &input, QUERY_TIMEOUT).await?)
+    }
+
+    /// How many of the nodes that match have which value of a fact.
+    pub async fn count_registered(
+        &self,
+        target: &TargetSelection,
+        path: &str,
+        options: NodeListOptions<'_>,
+    ) -> Result<DirectoryFacetsOutput, FleetRequestError> {
+        let input = FacetsInput { path, query: self.query_input(target, options)? };
+        Ok(self.client.query_directory("facets", &input, QUERY_TIMEOUT).await?)
+    }
+
+    /// Follows the nodes that match.
+    pub fn watch_registered<'a>(
+        &'a self,
+        target: &'a TargetSelection,
+        fields: &'a [String],
+    ) -> Result<RegisteredWatch<'a>, FleetRequestError> {
+        let filter = self.client.filter_for_directory(&target.filter)?;
+        let session = self.client.directory_session();
+        Ok(RegisteredWatch { fleet: self, session, target, fields, filter, cursor: None })
+    }
+
+    /// Makes the directory leave out a missing node until it runs again.
+    pub async fn forget_registered(
         &self,
         node: &Identity,
-        record: &[u8],
-    ) -> Result<NodeRecord, MessageRefusal> {
-        let (trust, now) = (self.inner.trust(), unix_millis_now());
-        let opened = sign::open_record(record, node, &trust, &self.inner.tokens, now)?;
-        Ok(opened.record)
+    ) -> Result<DirectoryForgetOutput, FleetRequestError> {
+        let input = DirectoryForgetInput { node: node.to_string() };
+        Ok(self.client.query_directory("forget", &input, QUERY_TIMEOUT).await?)
+    }
+
+    /// What changed on a node, from its own signed record.
+    pub async fn read_history(&self, node: &Identity) -> Result<NodeHistory, FleetRequestError> {
+        let history = self.read_record(node).await?.decode_history();
+        history.map_err(|source| FleetRequestError::Content { node: node.clone(), source })
+    }
+
+    /// What a node says about itself, from its own signed record.
+    pub async fn read_content(&self, node: &Identity) -> Result<NodeContent, FleetRequestError> {
+        let content = self.read_record(node).await?.decode_content();
+        content.map_err(|source| FleetRequestError::Content { node: node.clone(), source })
+    }
+
+    /// The record of a node, after its signature was verified.
+    async fn read_record(&self, node: &Identity) -> Result<NodeRecord, FleetRequestError> {
+        let output = self.show_registered(node.as_str(), true).await?;
+        let record = output.record.unwrap_or_default();
+        let record = self.client.open_record(node, record.as_bytes());
+        record.map_err(|source| FleetRequestError::Record { node: node.clone(), source })
+    }
+
+    /// Whether a node signed this record, and everything in the directory's answer that comes from records is the same in it.
+    pub fn is_record_authentic(
+        &self,
+        node: &Identity,
+        record: &str,
+        output: &DirectoryShowOutput,
+    ) -> bool {
+        let Ok(record) = self.client.open_record(node, record.as_bytes()) else { return false };
+        let Ok(content) = record.decode_content() else { return false };
+        let collectives = content.collectives.iter().map(SubjectName::as_str);
+        output.node.node == node.as_str()
+            && output.node.version == content.version
+            && collectives.eq(output.node.collectives.iter().map(String::as_str))
+            && output.record_time == record.time
+            && content.facts.as_map() == &output.facts
+            && content.classes == output.classes
+            && output.node.classes == content.classes.as_ref().map_or(0, Vec::len)
+            && content.agents == output.agents
+            && content.ssh_host_keys() == output.ssh_host_keys
+            && content.state.unwrap_or_default().as_map() == &output.state
+    }
+
+    fn query_input(
+        &self,
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> Result<DirectoryQueryInput, FleetRequestError> {
+        Ok(DirectoryQueryInput {
+            filter: Some(self.client.filter_for_directory(&target.filter)?),
+            fields: options.fields.to_vec(),
+            stale: options.with_stale.then_some(true),
+            ..DirectoryQueryInput::default()
+        })
     }
 }
 
-/// The nodes of the collective that match. A filter that has no space for this condition is refused: without it, it would select more nodes.
-fn restrict_to_collective(
+/// The nodes that match the filter of the query, from as many pages as there are.
+async fn list_pages(
+    session: &mut DirectorySession<'_>,
     filter: &NodeFilter,
-    collective: &str,
-) -> Result<NodeFilter, DirectoryError> {
-    let condition = format!("{{\"collectives\": \"{collective}\"}}");
-    filter.clone().with_query(&condition).map_err(DirectoryError::Filter)
-}
-
-#[cfg(test)]
-mod tests {
-    use muster_filter::MAX_QUERY_CONDITIONS;
-
-    use super::*;
-
-    #[test]
-    fn filter_that_cannot_be_restricted_to_the_collective_is_refused() {
-        let filter = |conditions: usize| {
-            let conditions = vec!["{\"facts.a\": 1}"; conditions].join(", ");
-            NodeFilter::default().with_query(&format!("{{$and: [{conditions}]}}"))
-        };
-        let restricted = restrict_to_collective(&filter(1).unwrap(), "second").unwrap();
-        assert!(restricted.explain().contains("second"), "{}", restricted.explain());
-        // The largest filter that is accepted.
-        let sizes = (1..=MAX_QUERY_CONDITIONS).rev();
-        let largest = sizes.map(filter).find_map(Result::ok).unwrap();
-        let refused = restrict_to_collective(&largest, "second");
-        assert!(matches!(refused, Err(DirectoryError::Filter(_))), "{refused:?}");
+    mut input: DirectoryListInput,
+) -> Result<RegisteredNodeList, FleetRequestError> {
+    let mut list = RegisteredNodeList::default();
+    let mut pages = DirectoryPages::new(filter);
+    loop {
+        let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
+        let names = page.nodes.iter().map(|row| row.node.as_str());
+        let next = pages.accept(session.instance(), names, page.next)?;
+        list.nodes.extend(page.nodes);
+        (list.stale, list.freshness) = (page.stale, page.freshness);
+        match next {
+            Some(next) => input.query.after = Some(next),
+            None => return Ok(list),
+        }
     }
 }

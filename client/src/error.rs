@@ -1,111 +1,189 @@
-//! Errors of the client itself, as opposed to errors in replies of nodes.
+//! Errors of requests to the fleet.
 
-use std::io;
 use std::path::PathBuf;
 
-use muster_bus::BusError;
-use muster_secret::SecretFileError;
-use muster_wire::identity::NameError;
+use crate::jobs::SavedJobError;
+use muster_base::is_harmful;
+use muster_calls::discovery::flat::NodeListError;
+use muster_calls::discovery::inventory::InventoryError;
+use muster_calls::discovery::puppetdb::PuppetDbError;
+use muster_calls::discovery::{DiscoveryOptionError, UnsupportedCondition};
+use muster_calls::{ClientError, DdlStoreError, DirectoryError};
+use muster_ddl::InputValidationError;
+use muster_filter::FilterError;
+use muster_wire::compressed::CompressedJsonError;
+use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_REQUEST_BYTES;
-use muster_wire::sign::EnvelopeSignError;
-use muster_wire::token::{TokenError, UserCredentialsError};
+use muster_wire::sign::MessageRefusal;
 
-/// A result of the client.
-pub(crate) type Result<T, E = ClientError> = std::result::Result<T, E>;
+use crate::ddl_fetch::DdlFetchError;
+use crate::external::DiscoveryProgramError;
 
-/// A client error.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// A file that the settings name cannot be read.
-    #[error("cannot read {content} from {}", path.display())]
-    Read {
-        /// Description of the content.
-        content: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
+pub enum FleetRequestError {
+    /// An invalid filter.
+    #[error("{flag}: {source}\n\n  {}\n  {}", printable_filter(source), caret_line(source))]
+    Filter {
+        /// The option that has it, as on the command line.
+        flag: &'static str,
+        /// The error and its position.
+        source: FilterError,
     },
-    /// A secret file that cannot be read, or that other users could read.
+    /// The directory gave no answer.
     #[error(transparent)]
-    Secret(#[from] SecretFileError),
-    /// The credentials file is invalid.
-    #[error("the credentials in {} cannot be used", path.display())]
-    Creds {
-        /// The file.
-        path: PathBuf,
-        /// The parse error.
-        #[source]
-        source: UserCredentialsError,
+    Directory(#[from] DirectoryError),
+    /// The directory's record of a node is not the node's own.
+    #[error("the record of {node} in the directory is not what this node signed")]
+    Record {
+        /// The node.
+        node: Identity,
+        /// Why it is refused.
+        source: MessageRefusal,
     },
-    /// The operator's key or the account's token is invalid.
-    #[error("the account token in {} cannot be used", path.display())]
-    Trust {
-        /// The account token's file.
-        path: PathBuf,
-        /// The token error.
-        #[source]
-        source: TokenError,
+    /// The content or the history in a record cannot be read.
+    #[error("the record of {node} cannot be read")]
+    Content {
+        /// The node.
+        node: Identity,
+        /// The error.
+        source: CompressedJsonError,
     },
-    /// An invalid name of a caller, agent or action.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// A broker error.
-    #[error(transparent)]
-    Bus(#[from] BusError),
-    /// The request cannot be signed.
-    #[error("the message cannot be signed")]
-    Seal(#[from] EnvelopeSignError),
-    /// The request would exceed the limit of the broker or of the nodes.
-    #[error("the request would have {bytes} bytes; {} at most {limit}", limit_owner(*limit))]
-    RequestTooLarge {
-        /// The size of the largest message, in bytes.
-        bytes: usize,
-        /// The limit, in bytes.
-        limit: usize,
+    /// An input that is not `KEY=VALUE`.
+    #[error("{0:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
+    InvalidInputFormat(String),
+    /// No DDL is known for this agent.
+    #[error("unknown agent {agent:?}: no DDL for it on this machine")]
+    UnknownAgent {
+        /// The given name.
+        agent: String,
+        /// The most similar agent.
+        nearest: Option<String>,
+        /// The most similar command, if the word was in a command's position.
+        command: Option<String>,
+        /// The directory for additional DDLs.
+        ddls: Option<PathBuf>,
     },
-    /// The filter does not allow the added condition.
-    #[error("the filter cannot be used")]
-    Filter(#[from] muster_filter::FilterError),
-    /// The caller's token does not grant this action; the broker would reject the request without a reply.
-    #[error("your credentials do not permit `{agent} {action}`; they permit {allowed}")]
-    NotGranted {
+    /// The file with the agent's DDL cannot be used.
+    #[error("the DDL of the agent `{agent}` cannot be used: {problem}")]
+    UnusableDdl {
+        /// The agent.
+        agent: String,
+        /// The file and the reason.
+        problem: String,
+    },
+    /// An action that the agent does not have.
+    #[error("agent `{agent}` has no action {action:?}; its actions: {}", .known.join(", "))]
+    UnknownAction {
+        /// The agent.
+        agent: String,
+        /// The given name.
+        action: String,
+        /// The most similar action.
+        nearest: Option<String>,
+        /// All actions.
+        known: Vec<String>,
+    },
+    /// `--noop` for an action that cannot report what it would change.
+    #[error(
+        "`{agent} {action}` cannot report what it would change: it has no input `noop`; nothing was sent"
+    )]
+    NoNoop {
         /// The agent.
         agent: String,
         /// The action.
         action: String,
-        /// The granted agents, from `agent` tags.
-        allowed: String,
     },
-    /// A collective in which the caller may not send requests; the broker would drop them without a reply.
-    #[error("collective `{collective}` does not exist for you; yours {} {}", if known.len() == 1 { "is" } else { "are" }, known.join(", "))]
-    UnknownCollective {
-        /// The collective.
-        collective: String,
-        /// The caller's collectives.
+    /// No action is given, and the agent has no default action.
+    #[error("agent `{agent}` has no default action; specify an action: {}", .known.join(", "))]
+    NoAction {
+        /// The agent.
+        agent: String,
+        /// All actions.
         known: Vec<String>,
     },
-    /// The task of the call is gone because the program is ending.
-    #[error("the call was aborted")]
-    Unfinished,
-    /// Sensitive inputs can be encrypted only for known nodes.
-    #[error(
-        "{0} must be encrypted for each node, but the nodes of a broadcast are unknown; discover the nodes first"
-    )]
-    SecretBroadcast(String),
-    /// A reply address that the caller cannot read.
-    #[error(
-        "replies cannot be sent to `{subject}`: use a name of 1 to 64 letters, digits, - and _, or {inbox}"
-    )]
-    ForeignInbox {
-        /// The requested subject.
-        subject: String,
-        /// Form of the caller's own addresses.
-        inbox: String,
+    /// The action's DDL rejects the inputs.
+    #[error("{source}")]
+    Input {
+        /// The agent.
+        agent: String,
+        /// The input and the reason.
+        source: Box<InputValidationError>,
     },
+    /// The inputs do not fit into a request.
+    #[error(
+        "the inputs have {bytes} bytes, of which `{largest}` has {largest_bytes}; a request holds at most {MAX_REQUEST_BYTES} bytes"
+    )]
+    InputsTooLarge {
+        /// The size of all inputs, in bytes of JSON.
+        bytes: usize,
+        /// The largest input.
+        largest: String,
+        /// Its size.
+        largest_bytes: usize,
+    },
+    /// A list of nodes cannot be used. The path is `-` for the standard input.
+    #[error("the list of nodes in {} cannot be used", .0.display())]
+    NodeList(PathBuf, #[source] NodeListError),
+    /// An inventory cannot be used.
+    #[error("the inventory in {} cannot be used", .0.display())]
+    Inventory(PathBuf, #[source] InventoryError),
+    /// A `PuppetDB` error.
+    #[error(transparent)]
+    PuppetDb(#[from] PuppetDbError),
+    /// A discovery program error.
+    #[error(transparent)]
+    DiscoveryProgram(#[from] DiscoveryProgramError),
+    /// An invalid option of a discovery method.
+    #[error(transparent)]
+    DiscoveryOption(#[from] DiscoveryOptionError),
+    /// A condition that the discovery method does not support.
+    #[error(transparent)]
+    UnsupportedCondition(#[from] UnsupportedCondition),
+    /// A request without a filter, which the configuration forbids.
+    #[error("no request sent: `{action}` is not read-only, and no filter was given (required by `discovery.require_filter` in {})", file.display())]
+    Unfiltered {
+        /// The action.
+        action: String,
+        /// The configuration file.
+        file: PathBuf,
+    },
+    /// DDLs cannot be read.
+    #[error(transparent)]
+    Schemas(#[from] DdlStoreError),
+    /// A DDL could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] DdlFetchError),
+    /// A client error.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The user interrupted the command before a request was sent.
+    #[error("interrupted; nothing was sent")]
+    Interrupted,
+    /// A job cannot be used.
+    #[error(transparent)]
+    Job(#[from] SavedJobError),
 }
 
-fn limit_owner(limit: usize) -> &'static str {
-    if limit < MAX_REQUEST_BYTES { "the broker accepts messages of" } else { "nodes accept" }
+impl FleetRequestError {
+    /// Whether no instance of the directory could answer: another may, or the same one after its restart.
+    pub fn is_directory_away(&self) -> bool {
+        use DirectoryError::{Absent, NotReady, Timeout};
+        matches!(self, Self::Directory(Absent | NotReady | Timeout(_)))
+    }
+
+    /// Whether the record of one node cannot be used.
+    pub fn is_record_unusable(&self) -> bool {
+        matches!(self, Self::Record { .. } | Self::Content { .. })
+    }
+}
+
+/// The filter's text on one line, with one column per character.
+fn printable_filter(error: &FilterError) -> String {
+    error.text().chars().map(|c| if is_harmful(c) { '?' } else { c }).collect()
+}
+
+fn caret_line(error: &FilterError) -> String {
+    let before = error.column().saturating_sub(1).min(error.text().chars().count());
+    format!("{}^", " ".repeat(before))
 }

@@ -1,84 +1,128 @@
-//! Client library for calls: one request, many replies.
+//! Requests to the fleet: from words and options to a [`RequestReport`].
 //!
-//! ```no_run
-//! # async fn example(settings: muster_client::ClientSettings) -> Result<(), Box<dyn std::error::Error>> {
-//! use muster_client::{CallEvent, CallTarget, Client, RpcCall};
-//! use muster_filter::NodeFilter;
-//!
-//! let client = Client::connect(settings).await?;
-//! let found = client.discover_nodes(&NodeFilter::default().with_class("apache")?.with_agent("rpcutil")?).await?;
-//! let mut events = client.call(RpcCall::new("rpcutil", "ping", CallTarget::Nodes(found.nodes))?);
-//! while let Some(event) = events.next().await {
-//!     if let CallEvent::Reply(answer) = event {
-//!         // One verified reply.
-//!     }
-//! }
-//! # Ok(())
-//! # }
+//! ```text
+//! words -> plan (schema, coercion, validation) -> fleet (connect, discover) -> rollout (call after call) -> collect
 //! ```
 //!
-//! A call ends when every expected node has replied, when the broker reports that there is no subscriber, or at its deadline; never because some
-//! fixed time has passed. Every event is a [`CallEvent`]; this crate prints nothing.
+//! The request is validated completely before the broker is contacted. Nothing here prints: what happens meanwhile are [`RequestEvent`]s for a
+//! [`RequestObserver`].
 
 #![warn(missing_docs)]
 
-mod any_instance;
-mod batch;
-mod call;
-mod client;
-mod client_inner;
-mod ddl;
-mod directory;
-mod directory_pages;
-pub mod discovery;
-mod error;
-mod event;
-mod event_listener;
-mod https;
-mod https_client;
-mod limit;
-mod offline_signer;
-mod open_replies;
-mod outgoing_request;
-mod progress;
-mod reply_collector;
-mod reply_listener;
-mod request_delivery;
-mod request_repetition;
-mod request_sender;
-mod request_window;
-mod rollout;
-pub mod runs;
-mod schedule;
-mod secrets;
-mod sources;
-mod stats;
+#[cfg(test)]
+extern crate self as muster_client;
 
-pub use call::{CallTarget, ReplyDelivery, ReplySelector, RpcCall};
-pub use client::{Client, ClientSettings};
-pub use ddl::{DdlStore, DdlStoreError};
-pub use directory::{
-    DIRECTORY_AGENT, DIRECTORY_TIMEOUT, DirectoryError, DirectorySession, RegisteredNodes,
+mod ansible;
+mod approval;
+mod batches;
+mod cache_file;
+mod caller_summary;
+mod check;
+mod collect;
+mod comparison;
+mod confirm;
+mod context_selection;
+mod contexts;
+mod copy;
+mod ddl_cache;
+mod ddl_fetch;
+mod deploy;
+mod directory;
+mod directory_seen;
+mod error;
+mod events;
+mod external;
+mod fleet;
+mod input_source;
+mod interrupt;
+pub mod jobs;
+mod last_seen;
+mod listen;
+mod locate;
+mod observer;
+mod ping;
+mod plan;
+mod puppet_rollout;
+mod puppet_runs;
+mod recorder;
+mod reply_filter;
+mod report;
+mod rollout;
+mod run_log;
+mod schedule;
+mod settings;
+mod ssh;
+mod steps;
+mod store_survey;
+mod target;
+#[cfg(test)]
+mod testing;
+mod token_cache;
+mod tunnel;
+mod words;
+
+pub use crate::jobs::RequestOutcome;
+pub use ansible::{
+    AnsibleHost, AnsibleHostError, AnsibleInventory, AnsibleOptions, AnsibleValueError,
+    AnsibleVariable, AnsibleVariableError, ansible_host, build_ansible_inventory,
 };
-pub use directory_pages::DirectoryPages;
-pub use discovery::{
-    DiscoveryMethod, DiscoveryQuery, DiscoveryResult, DiscoverySource, DiscoveryWindow,
+pub use approval::{
+    ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
+    write_approval_file,
 };
-pub use error::ClientError;
-pub use event::{CallEvent, CallEventStream, ReceivedReply};
-pub use event_listener::{EventArrival, EventListener};
-pub use https::{ClientCertificateFiles, HttpsFileError, HttpsLimits, HttpsServer};
-pub use https_client::{HttpsAnswer, HttpsClient, HttpsPassword, HttpsRequestError};
-pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
-pub use muster_bus::{
-    BrokerAddress, BrokerFollower, BrokerPlace, Bus, BusError, ConnectionDisturbance,
-    TrustLookupError,
+pub use cache_file::{read_cache_file, replace_cache_file};
+pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
+pub use check::{
+    CheckCache, CheckCacheError, CheckLock, CheckOutcome, CheckReport, CheckRequest, CheckRules,
+    DeliveryReport, FleetCheck, FleetCheckList, IcingaApi, IcingaApiError, NagiosPipe,
+    NagiosPipeError, NodeCheckResult, NodeThreshold, PassiveQueue, PassiveResult, PassiveSink,
+    PassiveSinkError, PassiveWork, PerfSummary, RefusedResult, describe_refused,
+    summarize_perfdata,
 };
-pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
-pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};
-pub use progress::ProgressUpdate;
-pub use reply_listener::ReplyListener;
-pub use rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
-pub use schedule::{SCHEDULE_TIMEOUT, ScheduleCallError};
-pub use sources::{DataDdlStore, value_kind};
-pub use stats::CallStats;
+pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
+pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
+pub use context_selection::{ConfigSelection, SelectedConfig};
+pub use contexts::{ClientContext, ContextError, ContextName, ContextStore, DEFAULT_CONTEXT};
+pub use copy::{
+    CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
+    NodeCopyResult, PushRequest,
+};
+pub use ddl_cache::DdlCache;
+pub use ddl_fetch::{DdlFetchError, FetchedDdl};
+pub use deploy::{
+    DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
+    NodeDeployOutcome, NodeDeployResult,
+};
+pub use directory::{NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch};
+pub use error::FleetRequestError;
+pub use events::{EventSelection, EventStart, EventSummary};
+pub use external::{DiscoveryProgramError, read_capped};
+pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
+pub use input_source::InputSource;
+pub use interrupt::{wait_for_ctrl_c, was_interrupted};
+pub use last_seen::LastSeenNodes;
+pub use listen::ListenRequest;
+pub use locate::locate_nodes;
+pub use observer::{RequestEvent, RequestObserver};
+pub use ping::{RollCall, reply_skew};
+pub use plan::{AgentSchemas, RequestPlan, request_noop};
+pub use puppet_rollout::PuppetRolloutNotice;
+pub use puppet_runs::{EndedRun, PuppetRunsReport};
+pub use recorder::JobRecorder;
+pub use reply_filter::{ReplyFilter, ReplyFilterError};
+pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
+pub use rollout::{FleetRequest, FleetRequestUpdate};
+pub use run_log::RunLogLine;
+pub use settings::{IcingaSettings, RpcSettings, RpcSettingsError, SettingsSyntaxError};
+pub use ssh::{
+    HostKeyOwners, SharedHostKeyError, SshAddress, SshAddressError, SshArgumentError,
+    SshCertificateError, SshHostKey, SshHostKeyError, SshIdentity, SshNode, SshNodeError,
+    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments,
+};
+pub use store_survey::StoreSurvey;
+pub use target::{TargetOptions, TargetSelection};
+pub use tunnel::{
+    DialedTunnel, ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError,
+    TunnelListener,
+};
+pub use words::RequestWords;

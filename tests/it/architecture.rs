@@ -105,7 +105,7 @@ fn restricted_words_occur_only_in_their_paths() {
         ("unsafe {", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
         ("unsafe_code", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
         // The check of the mode of a secret file is in one place.
-        ("0o077", &["wire/secret/", "tests/", "plugins/engine/system/tests/"][..]),
+        ("0o077", &["wire/files/", "tests/", "plugins/engine/system/tests/"][..]),
         (
             "process::Command",
             &[
@@ -116,7 +116,7 @@ fn restricted_words_occur_only_in_their_paths() {
                 "plugins/puppet/src/tests/",
                 // Its test runs the rendered script.
                 "client/organisation/src/enrol_script.rs",
-                "client/request/src/external.rs",
+                "client/src/external.rs",
                 "client/rpc/",
                 // Start PuppetDB, which its queries are compared with.
                 "wire/filter/tests/",

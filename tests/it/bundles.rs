@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use muster_bundle::PLUGIN_SIGN_TAG;
+use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_tests::command::RpcCommand;
 use muster_wire::status::ReplyStatus;
 use muster_wire::token::UserRole;

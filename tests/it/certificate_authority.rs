@@ -12,7 +12,7 @@ use muster_api::testing::TestNode;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::ReplyReason;
 use muster_api::{ActionError, Agent};
-use muster_permits::PermitClient;
+use muster_puppet::permits::PermitClient;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::puppet_ca::{PuppetCa, RequestHold, request};
 use muster_tests::puppetserver::PuppetServer;
@@ -38,7 +38,7 @@ async fn call_action(
 
 fn puppetca(options: Value, state: &Path) -> Agent {
     let options = serde_json::from_value(options).unwrap();
-    muster_puppetca::build_agent(options, state.join("puppetca")).unwrap()
+    muster_provision::puppetca::build_agent(options, state.join("puppetca")).unwrap()
 }
 
 fn with_option(mut options: Value, key: &str, value: impl Into<Value>) -> Value {
@@ -72,13 +72,13 @@ async fn check_request_lifecycle(
     assert_eq!(listed["requests"], json!(["web1.example.net"]));
     let waiting = call_action(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(waiting["state"], json!("requested"));
-    let original = muster_certificate::CertificateRequest::parse(&csr).unwrap();
+    let original = muster_provision::certificate::CertificateRequest::parse(&csr).unwrap();
     assert_eq!(waiting["fingerprint"], json!(original.fingerprint));
 
     // A request of another key for the same name is not signed.
     let (other, _) = request("web1.example.net", &[]);
-    let other = muster_certificate::CertificateRequest::parse(&other).unwrap();
-    let sign = |request: &muster_certificate::CertificateRequest| json!({"certname": "web1.example.net", "fingerprint": request.fingerprint, "public_key": request.public_key});
+    let other = muster_provision::certificate::CertificateRequest::parse(&other).unwrap();
+    let sign = |request: &muster_provision::certificate::CertificateRequest| json!({"certname": "web1.example.net", "fingerprint": request.fingerprint, "public_key": request.public_key});
     let error = call_action(&agent, "sign", sign(&other)).await.unwrap_err();
     assert_contains(&error, "was not signed: its fingerprint");
     let waiting = call_action(&agent, "status", name.clone()).await.unwrap();
@@ -129,7 +129,7 @@ async fn check_request_lifecycle(
     // A request with additional names is denied by the agent; where the agent allows it, the authority refuses it.
     let (extended, _) = request("web2.example.net", &["puppet"]);
     assert_eq!(submit("web2.example.net", &extended).await, 200);
-    let extended = muster_certificate::CertificateRequest::parse(&extended).unwrap();
+    let extended = muster_provision::certificate::CertificateRequest::parse(&extended).unwrap();
     let sign = json!({"certname": "web2.example.net", "fingerprint": extended.fingerprint});
     let error = call_action(&agent, "sign", sign.clone()).await.unwrap_err();
     assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })), "{error:?}");
@@ -167,7 +167,7 @@ async fn late_clean_does_not_remove_a_newer_certificate() {
     let late = tokio::spawn(clean(Arc::clone(&agent)));
     muster_tests::await_state("the clean waits for the authority", || ca.is_holding_next()).await;
     let (csr, _) = request(NAME, &[]);
-    let submitted = muster_certificate::CertificateRequest::parse(&csr).unwrap();
+    let submitted = muster_provision::certificate::CertificateRequest::parse(&csr).unwrap();
     let mut successor = std::pin::pin!(async {
         clean(Arc::clone(&agent)).await;
         assert_eq!(ca.submit(NAME, &csr).0, 200);

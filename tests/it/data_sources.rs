@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_api::{ActionError, CallContext, ValidatedDataSource};
-use muster_client::Client;
+use muster_calls::Client;
 use muster_filter::NodeFilter;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_agent::clock::WallClock;
-use muster_client::{CallTarget, Client, DiscoveryWindow};
+use muster_calls::{CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;
 use muster_tests::command::RpcCommand;
 use muster_tests::organisation::Organisation;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{CallEvent, CallTarget, ClientError, RpcCall};
+use muster_calls::{CallEvent, CallTarget, ClientError, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NETWORK_TIMEOUT;

@@ -2,11 +2,11 @@
 //! nodes, and revocations.
 
 use muster_bus::{Bus, Bytes, NameStore};
-use muster_enrol::NameEntry;
 use muster_tests::await_state;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_wire::enrolment::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::stores::{PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};

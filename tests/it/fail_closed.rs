@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_tests::command::{RpcCommand, describe_output, find_program};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_bus::{Bus, BusMessage, BusSubscription};
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::now;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_tests::await_state;
 use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::{Organisation, connect};
@@ -51,7 +51,7 @@ async fn node_and_caller_reconnect_after_a_broker_restart() {
             call.wait = Duration::from_millis(500);
             let mut events = caller.client.call(call);
             while let Some(event) = events.next().await {
-                if matches!(event, muster_client::CallEvent::Reply(_)) {
+                if matches!(event, muster_calls::CallEvent::Reply(_)) {
                     return;
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
-use muster_client::{
+use muster_calls::{
     CallEvent, CallEventStream, CallTarget, ProgressUpdate, ReceivedReply, RpcCall,
 };
 use muster_host::CallLimits;
@@ -247,8 +247,9 @@ async fn waiting_only_cancels_only_work_that_has_not_begun() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_output_is_streamed_and_cancel_ends_the_program() {
     let jobs = tempfile::tempdir().unwrap();
-    let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
-    let shell = muster_shell::build_agent(shell, jobs.path().to_owned()).unwrap();
+    let shell =
+        muster_agents::shell::Options { enabled: true, ..muster_agents::shell::Options::default() };
+    let shell = muster_agents::shell::build_agent(shell, jobs.path().to_owned()).unwrap();
     let fixture = NodeFixture::new(|setup| setup.agents = vec![shell]).await;
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let call = RpcCall::new("shell", "run", CallTarget::Nodes(nodes)).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_client::{CallEvent, CallTarget, RpcCall};
+use muster_calls::{CallEvent, CallTarget, RpcCall};
 use muster_tests::await_state;
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::fleet::{NodeSetup, TestNode};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_host::CallLimits;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{DaemonHome, Rpcd};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_bus::{Bus, BusSubscription, Bytes};
-use muster_client::{
+use muster_calls::{
     CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, ReceivedReply, RpcCall,
 };
 use muster_filter::NodeFilter;

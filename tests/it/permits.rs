@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_permits::{Permit, PermitClient, PermitError, PermitRequest};
+use muster_puppet::permits::{Permit, PermitClient, PermitError, PermitRequest};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::{await_state, simulate_delay};
@@ -279,7 +279,7 @@ async fn node_writes_below_its_own_name_only() {
     let permit = acquire(&honest, permit_request(1)).await.unwrap();
     let hostile = connect(&fixture.server, &fixture.organisation.node("rogue.example.net")).await;
     let web1 = Identity::parse("web1.example.net").unwrap();
-    let key = muster_permits::PermitKeyKind::Claim.entry_key(1, &web1);
+    let key = muster_puppet::permits::PermitKeyKind::Claim.entry_key(1, &web1);
     let bucket = hostile.bucket("PERMITS");
     assert!(bucket.delete(&key).await.is_err());
     assert!(bucket.put(&key, "{}".into()).await.is_err());

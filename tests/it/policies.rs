@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_agent::clock::WallClock;
 use muster_agent::config::PolicyOptions;
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::options;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_api::{Agent, EmptyInput, NoState};
-use muster_client::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
+use muster_calls::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::connect;

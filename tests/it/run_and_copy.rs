@@ -40,15 +40,19 @@ impl CopyFleet {
             let mut setup = NodeSetup::new(organisation.node(name.as_ref()));
             setup.facts = json!({ "number": number });
             let directory = state.path().join(number.to_string());
-            let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
-            let copy = muster_filecopy::Options {
+            let shell = muster_agents::shell::Options {
+                enabled: true,
+                ..muster_agents::shell::Options::default()
+            };
+            let copy = muster_agents::filecopy::Options {
                 write: vec!["/tmp".into()],
                 read: vec!["/tmp".into()],
-                ..muster_filecopy::Options::default()
+                ..muster_agents::filecopy::Options::default()
             };
             setup.agents = vec![
-                muster_shell::build_agent(shell, directory.join("shell")).unwrap(),
-                muster_filecopy::build_agent(copy, directory.join("filecopy"), Vec::new()).unwrap(),
+                muster_agents::shell::build_agent(shell, directory.join("shell")).unwrap(),
+                muster_agents::filecopy::build_agent(copy, directory.join("filecopy"), Vec::new())
+                    .unwrap(),
             ];
             nodes.push(TestNode::start(&organisation, &server, setup).await);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_wire::identity::Identity;

@@ -96,9 +96,11 @@ async fn action_timeout_applies_on_node_and_caller() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn action_gets_the_whole_time_of_the_request() {
     let jobs = tempfile::tempdir().unwrap();
-    let shell =
-        muster_shell::build_agent(muster_shell::Options::default(), jobs.path().join("jobs"))
-            .unwrap();
+    let shell = muster_agents::shell::build_agent(
+        muster_agents::shell::Options::default(),
+        jobs.path().join("jobs"),
+    )
+    .unwrap();
     let fixture = NodeFixture::new(|node| node.agents.push(shell)).await;
     let caller = fixture.organisation.caller("anna");
     let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &caller, "");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use muster_bus::{Bus, Bytes, NameStore, TokenRenewal};
-use muster_enrol::{NameEntry, issue_node_token};
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::{await_state, poll_until_ok};
+use muster_wire::enrolment::{NameEntry, issue_node_token};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
 use muster_wire::stores::{PROVISION_BUCKET, TOKENS_BUCKET};

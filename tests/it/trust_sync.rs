@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_agent::clock::WallClock;
 use muster_api::{HealthFinding, NodeHandle as _};
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::rpcd::{DaemonHome, Rpcd};

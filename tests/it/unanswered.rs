@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use muster_client::{CallTarget, ReceivedReply, RpcCall};
+use muster_calls::{CallTarget, ReceivedReply, RpcCall};
 use muster_tests::await_state;
 use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;

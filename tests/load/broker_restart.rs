@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use muster_bus::{Bus, BusEvent};
-use muster_client::CallTarget;
+use muster_calls::CallTarget;
 use muster_wire::identity::Identity;
 
 use crate::caller::ping_call;
@@ -145,7 +145,7 @@ async fn all_nodes_reply(fleet: &DaemonFleet, nodes: usize) -> bool {
 
 /// Calls these nodes until it is stopped, and counts the results.
 async fn send_requests(
-    client: muster_client::Client,
+    client: muster_calls::Client,
     nodes: BTreeSet<Identity>,
     stop: tokio_util::sync::CancellationToken,
 ) -> RequestCounts {
@@ -167,14 +167,14 @@ async fn send_requests(
 
 /// The statistics of a call; `None` if it failed.
 async fn run_call(
-    client: &muster_client::Client,
-    call: muster_client::RpcCall,
-) -> Option<Box<muster_client::CallStats>> {
+    client: &muster_calls::Client,
+    call: muster_calls::RpcCall,
+) -> Option<Box<muster_calls::CallStats>> {
     let mut events = client.call(call);
     loop {
         match events.next().await? {
-            muster_client::CallEvent::Finished(stats) => return Some(stats),
-            muster_client::CallEvent::Failed(_) => return None,
+            muster_calls::CallEvent::Finished(stats) => return Some(stats),
+            muster_calls::CallEvent::Failed(_) => return None,
             _ => {}
         }
     }

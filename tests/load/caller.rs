@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_bus::{BrokerAddress, Bus, BusOptions};
-use muster_client::{CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, RpcCall};
+use muster_calls::{CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, RpcCall};
 use muster_filter::NodeFilter;
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use muster_agents::nrpe::{NrpeOptions, NrpePlugin};
 use muster_api::{DaemonContext, NodePlugin as _};
-use muster_nrpe::{NrpeOptions, NrpePlugin};
 
 use crate::client::rpc;
 use crate::fleet::DaemonFleet;

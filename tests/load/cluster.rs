@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::{CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, RpcCall};
+use muster_calls::{CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::cluster::{Cluster, SERVER_NAMES};
 use muster_tests::organisation::{Broker as _, Organisation};

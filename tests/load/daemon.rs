@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use muster_client::{CallTarget, Client};
+use muster_calls::{CallTarget, Client};
 use muster_filter::NodeFilter;
 use muster_tests::requests::read_client_settings;
 use muster_wire::fresh::{CLOCK_SKEW_MILLIS, remember_until};

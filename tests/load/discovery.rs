@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use muster_client::DiscoveryWindow;
+use muster_calls::DiscoveryWindow;
 
 use crate::client::rpc;
 use crate::measure::millis;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ed25519_dalek::{Signer as _, SigningKey};
 use futures_util::{StreamExt as _, stream};
 use muster_api::system::real::RealSystem;
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::store::{NodeRecordStore, decode_if_readable};
 use muster_provisioner::{Options, ProvisionerService};

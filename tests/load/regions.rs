@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use muster_agent::virtual_nodes::NodeFleet;
 use muster_bus::Bus;
-use muster_client::{CallStats, CallTarget, Client, DiscoveryWindow};
+use muster_calls::{CallStats, CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;
 use muster_tests::cluster::free_ports;
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};

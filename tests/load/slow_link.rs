@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_client::{CallTarget, Client, DiscoveryWindow, RpcCall};
+use muster_calls::{CallTarget, Client, DiscoveryWindow, RpcCall};
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::filler::filler_agent;
 use muster_tests::organisation::Broker as _;

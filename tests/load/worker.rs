@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 use clap::Subcommand;
-use muster_client::OfflineSigner;
+use muster_calls::OfflineSigner;
 use muster_wire::identity::SubjectName;
 use serde::{Deserialize, Serialize};
 

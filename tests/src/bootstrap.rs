@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use muster_bus::BusSubscription;
-use muster_enrol::{EnrolmentSettings, HandledEnrolment, NodeEnroller, NodeEnrollerParts};
 use muster_wire::enrol::EnrolmentOutcome;
+use muster_wire::enrolment::{
+    EnrolmentSettings, HandledEnrolment, NodeEnroller, NodeEnrollerParts,
+};
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::subject::{self, AnswerAddress};

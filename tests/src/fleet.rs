@@ -18,14 +18,14 @@ use muster_agent::seen::SeenRequests;
 use muster_agent::sent_replies::SentReplies;
 use muster_agent::shared::SharedValue;
 use muster_agent::{agents, assemble};
+use muster_agents::package::PackagePlugin;
+use muster_agents::rpcutil::RpcutilPlugin;
+use muster_agents::service::ServicePlugin;
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
-use muster_package::PackagePlugin;
-use muster_permits::PermitClient;
 use muster_policy::RuleVerdict;
-use muster_rpcutil::RpcutilPlugin;
-use muster_service::ServicePlugin;
+use muster_puppet::permits::PermitClient;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 use serde_json::Value;
@@ -200,9 +200,9 @@ fn build_core(
     let puppetral = serde_json::from_value(setup.puppetral).unwrap();
     let mut agents = vec![
         RpcutilPlugin::create_agent().unwrap(),
-        muster_puppetral::build_agent(puppetral).unwrap(),
+        muster_agents::puppetral::build_agent(puppetral).unwrap(),
         PackagePlugin::create_agent().unwrap(),
-        muster_permits::build_agent(permits).unwrap(),
+        muster_puppet::permits::build_agent(permits).unwrap(),
         ServicePlugin::create_agent().unwrap(),
     ];
     agents.extend(setup.agents);

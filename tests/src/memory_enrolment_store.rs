@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::sync::{Mutex, PoisonError};
 
-use muster_enrol::{EnrolmentStore, NameClaimOutcome, NameEntry};
+use muster_wire::enrolment::{EnrolmentStore, NameClaimOutcome, NameEntry};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 

@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::{ActionError, ActionFuture, ActionHandler, Agent, CallContext, ddl};
-use muster_client::RolloutLimits;
-use muster_client::runs::{
+use muster_calls::RolloutLimits;
+use muster_calls::runs::{
     ConcurrencyStats, PermitInterval, PuppetRolloutEvent, PuppetRolloutSpec, measure_concurrency,
 };
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_contract::puppet::{
     LastRunSummaryOutput, PuppetRunClass, PuppetRunOnceInput, PuppetRunOutcome, PuppetRunState,
     PuppetStatusOutput,
 };
 use muster_contract::read_values;
 use muster_filter::NodeFilter;
-use muster_permits::{PermitClient, PermitError, PermitRequest};
+use muster_puppet::permits::{PermitClient, PermitError, PermitRequest};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use rand::Rng;

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_client::runs::{ConcurrencyStats, PermitInterval, measure_concurrency};
+use muster_calls::runs::{ConcurrencyStats, PermitInterval, measure_concurrency};
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use muster_client::{BrokerAddress, ClientSettings, DiscoveryWindow};
+use muster_calls::{BrokerAddress, ClientSettings, DiscoveryWindow};
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::{Request, RequestTarget};

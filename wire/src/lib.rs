@@ -9,6 +9,8 @@
 
 #![warn(missing_docs)]
 
+pub mod audit;
+pub mod enrolment;
 #[macro_use]
 mod text_form;
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use muster_audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
 use muster_base::{format_rfc3339, unix_millis_now};
+use muster_wire::audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
 use serde::Serialize;
 
 use super::files::{self, AuditLogTail};

@@ -4,7 +4,7 @@
 //! are counted, and the count is written, also after a restart; with `audit.fail_closed` the request is refused instead. An action that amounts to root
 //! access starts when its record is in the file, unless `audit.fail_closed_root` is off. Messages of unauthenticated senders are counted,
 //! not listed, so that a flood cannot fill the disk. A full file is rotated; logrotate may do this too: move the file away and call
-//! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_audit`] defines the chain and its verification.
+//! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_wire::audit`] defines the chain and its verification.
 
 mod files;
 mod log;
@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_audit::AuditAnchor;
+use muster_wire::audit::AuditAnchor;
 
 pub use options::AuditOptions;
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass, ScheduleRecord};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use muster_audit::AuditAnchor;
 use muster_base::unix_millis_now;
+use muster_wire::audit::AuditAnchor;
 use serde::Serialize;
 use tokio::sync::oneshot;
 

@@ -10,7 +10,9 @@ use muster_wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use muster_audit::{AuditFinding, AuditKeyTrust, AuditNote, ChainVerification, ChainVerifier};
+use muster_wire::audit::{
+    AuditFinding, AuditKeyTrust, AuditNote, ChainVerification, ChainVerifier,
+};
 use muster_wire::sign::Signer;
 use muster_wire::token::claims::{
     AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,

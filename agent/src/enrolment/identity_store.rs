@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use muster_secret::SecretOwner;
+use muster_files::SecretOwner;
 use muster_system::StateDir;
 use muster_wire::enrol::EnrolmentAcceptance;
 use muster_wire::identity::{Identity, SubjectName};
@@ -92,7 +92,7 @@ impl IdentityStore {
     pub fn has_credentials(&self) -> bool {
         let path = self.credentials_path();
         let Ok(text) =
-            muster_secret::read_secret(&path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)
+            muster_files::read_secret(&path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)
         else {
             return path.exists();
         };
@@ -135,7 +135,7 @@ impl IdentityStore {
         detected: &Identity,
     ) -> Result<ProposedIdentity, NodeEnrolmentError> {
         let path = self.directory.join(PROPOSAL_FILE);
-        let text = match muster_secret::read_secret(&path, SecretOwner::Daemon, MAX_FILE_BYTES) {
+        let text = match muster_files::read_secret(&path, SecretOwner::Daemon, MAX_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.is_missing() => {
                 let proposal = ProposedIdentity {
@@ -216,8 +216,8 @@ fn damaged_error<E: std::error::Error + Send + Sync + 'static>(
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use muster_enrol::issue_node_token;
     use muster_wire::enrol::EnrolmentAcceptance;
+    use muster_wire::enrolment::issue_node_token;
     use muster_wire::token::{KeyKind, KeyPair};
 
     use super::{EnrolmentDetails, IdentityStore};

@@ -16,7 +16,7 @@ mod session;
 use std::path::{Path, PathBuf};
 
 use muster_bus::BusError;
-use muster_secret::SecretFileError;
+use muster_files::SecretFileError;
 use muster_system::SystemError;
 use muster_wire::enrol::EnrolmentRefusal;
 use muster_wire::identity::Identity;

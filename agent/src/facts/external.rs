@@ -72,7 +72,7 @@ fn read_source(
     if metadata.mode() & 0o111 == 0 {
         return Ok(None);
     }
-    muster_secret::check_protected_below(Path::new("/"), &path)
+    muster_files::check_protected_below(Path::new("/"), &path)
         .map_err(|error| FactError::Run(error.into()))?;
     let output = run_program(system, [path.to_string_lossy()], FACT_PROGRAM_TIMEOUT)?;
     let text = String::from_utf8_lossy(&output);

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use muster_agents::tunnel::TunnelHub;
 use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
-use muster_tunnel::TunnelHub;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

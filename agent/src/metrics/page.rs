@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
+use muster_agents::tunnel::TunnelCounts;
 use muster_api::{FindingLevel, NodeHandle as _};
 use muster_host::AgentLoad;
-use muster_tunnel::TunnelCounts;
 use muster_wire::Millis;
 
 use super::MetricsContext;

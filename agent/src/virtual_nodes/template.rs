@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use muster_agents::package::PackagePlugin;
+use muster_agents::rpcutil::RpcutilPlugin;
+use muster_agents::service::ServicePlugin;
 use muster_api::ddl::AgentDdl;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
-use muster_package::PackagePlugin;
 use muster_policy::PolicySet;
-use muster_rpcutil::RpcutilPlugin;
-use muster_service::ServicePlugin;
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
@@ -51,7 +51,8 @@ impl NodeTemplate {
         policy: PolicySet,
         data_sources: Vec<ValidatedDataSource>,
     ) -> Result<Self, PluginSetupError> {
-        let puppetral = muster_puppetral::build_agent(muster_puppetral::Options::default())?;
+        let puppetral =
+            muster_agents::puppetral::build_agent(muster_agents::puppetral::Options::default())?;
         Ok(Self {
             trust: Arc::new(trust),
             collectives,
@@ -108,9 +109,11 @@ impl NodeTemplate {
 
     /// Each node has its own permits, and its own instance of the agent that queues changes.
     fn build_registry(&self) -> Result<AgentRegistry, PluginSetupError> {
-        let options = muster_puppetral::Options::default();
-        let puppetral =
-            muster_puppetral::build_agent_with_schema(Arc::clone(&self.puppetral), options)?;
+        let options = muster_agents::puppetral::Options::default();
+        let puppetral = muster_agents::puppetral::build_agent_with_schema(
+            Arc::clone(&self.puppetral),
+            options,
+        )?;
         let mut registry = AgentRegistry::new();
         for agent in self.agents.iter().cloned().chain([puppetral]) {
             registry.add(agent, CallLimits::default())?;

@@ -20,7 +20,7 @@ use crate::services::services_by_right;
 use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
-use muster_secret::files::{self, FileAccessError};
+use muster_files::files::{self, FileAccessError};
 
 /// Name of the key that signs users of the system account, in the account's token.
 pub(crate) const SYSTEM_ROLE: &str = "system";

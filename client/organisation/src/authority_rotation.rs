@@ -3,7 +3,7 @@
 //!
 //! Does not distribute `ca.pem` and does not reload the broker.
 
-use muster_secret::files;
+use muster_files::files;
 
 use crate::authority::{self, CertificateWithKey};
 use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationLock, RotationStart};

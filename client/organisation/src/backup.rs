@@ -13,7 +13,7 @@ use age::{DecryptError, Decryptor, Encryptor, scrypt};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use muster_secret::{Zeroizing, files};
+use muster_files::{Zeroizing, files};
 use muster_wire::token::Seconds;
 use tar::{Archive, Builder, EntryType, Header};
 

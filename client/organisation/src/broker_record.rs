@@ -1,6 +1,6 @@
 //! Where the brokers are, for the account token of the fleet: nodes and callers follow it.
 
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::token::{BrokerRecord, BrokerSite};
 
 use crate::{MAX_FILE_BYTES, Organisation, OrganisationError};

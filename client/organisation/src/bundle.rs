@@ -10,7 +10,7 @@ use crate::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, PrincipalKind,
     issue,
 };
-use muster_secret::files;
+use muster_files::files;
 
 /// Directory of the provisioner on its host.
 pub const PROVISIONER_HOME: &str = "/etc/muster/provisioner";

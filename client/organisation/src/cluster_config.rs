@@ -1,6 +1,6 @@
 //! The parts of a broker's configuration for several servers: routes of a cluster, and connections of leaf nodes.
 
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::{KeyKind, KeyPair, PublicKey};
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_secret::ProtectedFileError;
+use muster_files::ProtectedFileError;
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::token::UserRole;
@@ -23,7 +23,7 @@ use crate::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey,
     OrganisationLayout, OrganisationLock, authority,
 };
-use muster_secret::files;
+use muster_files::files;
 
 /// Write permission bits of group and others.
 const OTHERS_WRITE: u32 = 0o022;
@@ -200,7 +200,7 @@ pub(crate) fn require_protected(directory: &Path) -> Result<(), OrganisationErro
     let mut ancestors = directory.ancestors();
     let existing = ancestors.find(|path| path.symlink_metadata().is_ok());
     let existing = existing.unwrap_or(directory);
-    muster_secret::check_protected(existing).map_err(to_error)?;
+    muster_files::check_protected(existing).map_err(to_error)?;
     if existing != directory {
         return Ok(());
     }

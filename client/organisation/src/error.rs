@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use muster_secret::ProtectedFileError;
+use muster_files::ProtectedFileError;
 use muster_wire::enrol::TokenGrantError;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::token::encode::TokenIssueError;
@@ -12,7 +12,7 @@ use crate::backup::BackupFileError;
 use crate::cloud_init::PackageDownloadError;
 use crate::ledger::PrincipalKind;
 use crate::store_backup::BackupError;
-use muster_secret::files::FileAccessError;
+use muster_files::files::FileAccessError;
 
 /// An operation on the organisation failed.
 #[derive(Debug, thiserror::Error)]

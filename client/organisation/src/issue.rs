@@ -16,7 +16,7 @@ use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, PrincipalKind, ledger,
 };
-use muster_secret::files;
+use muster_files::files;
 
 /// Validity of credentials that are issued for one operation.
 const TEMPORARY_LIFETIME: Duration = Duration::from_mins(1);

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::OrganisationError;
-use muster_secret::files;
+use muster_files::files;
 
 /// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;

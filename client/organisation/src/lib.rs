@@ -60,7 +60,7 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey};
 
-use muster_secret::files;
+use muster_files::files;
 
 pub use backup::{BackupFileError, BackupSummary, MIN_PASSPHRASE_CHARS, restore_backup};
 pub use balance::{BalanceReport, DEFAULT_MOVES_PER_SECOND, ServerLoad};

@@ -5,8 +5,8 @@
 //! not revoked.
 
 use muster_bus::Bus;
-use muster_enrol::NameEntry;
 use muster_wire::Millis;
+use muster_wire::enrolment::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::sign::{Envelope, EnvelopeKind};
 use muster_wire::stores::{NODES_BUCKET, TOKENS_BUCKET};

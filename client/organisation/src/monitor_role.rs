@@ -19,7 +19,7 @@ use crate::{
     Organisation, OrganisationError, OrganisationKey, OrganisationLayout, OrganisationLock,
     PrincipalKind, bundle, issue, ledger,
 };
-use muster_secret::files;
+use muster_files::files;
 
 /// Name of the role, and of its users in the broker's connection list.
 const MONITOR_ROLE: &str = "monitor";

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use muster_bus::{BucketError, Bus, NameStore};
-use muster_enrol::NameEntry;
 use muster_wire::Millis;
+use muster_wire::enrolment::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::stores::PROVISION_BUCKET;
 use muster_wire::token::{AccountTrust, PublicKey, Seconds};

@@ -11,7 +11,7 @@ use crate::cluster_config::{
 };
 use crate::server_address::ServerAddress;
 use crate::{Organisation, OrganisationError};
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::identity::Identity;
 use muster_wire::limits::{MAX_CONNECT_BYTES, MAX_SUBSCRIPTION_TOKENS};
 use muster_wire::stores;

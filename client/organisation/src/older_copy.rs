@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use muster_base::{count_text, format_utc};
 use muster_bus::{Bus, Bytes};
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
 use muster_wire::token::{AccountTrust, PublicKey, Seconds};
 

@@ -3,7 +3,7 @@
 //!
 //! The next key is in `keys/operator.nk.next` between the steps. Every step can be repeated after an interruption. Nothing here connects to a broker.
 
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::token::claims::{AccountClaims, OperatorClaims, TokenClaims};
 use muster_wire::token::decode::{DecodedToken, decode_token};
@@ -209,7 +209,7 @@ mod tests {
         let new_key = organisation.profile().operator;
         // The states after the tokens, after the key, and after the description were written.
         for (profile, key) in [(&profile, &key), (&profile, &next), (&new_profile, &next)] {
-            let replace = muster_secret::files::replace_secret;
+            let replace = muster_files::files::replace_secret;
             std::fs::write(layout.profile_file(), profile).unwrap();
             replace(&layout.key_file(OrganisationKey::Operator), key).unwrap();
             replace(&next_file, &next).unwrap();

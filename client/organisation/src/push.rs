@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::older_copy::OlderCopyError;
 use crate::{AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
-use muster_secret::files;
+use muster_files::files;
 
 /// Subject on which the broker accepts account tokens.
 const CLAIMS_UPDATE_SUBJECT: &str = "$SYS.REQ.CLAIMS.UPDATE";

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores::TOKENS_BUCKET;
@@ -285,8 +285,8 @@ mod tests {
         assert!(!next_file.exists());
         // The account token was signed, and the key's file was not replaced.
         let new_seed = std::fs::read(&key_file).unwrap();
-        muster_secret::files::replace_secret(&key_file, &old_seed).unwrap();
-        muster_secret::files::replace_secret(&next_file, &new_seed).unwrap();
+        muster_files::files::replace_secret(&key_file, &old_seed).unwrap();
+        muster_files::files::replace_secret(&next_file, &new_seed).unwrap();
         organisation.start_rotation(&lock, kind, NOW).unwrap();
         assert_eq!(current(), next.public_key());
         let account = organisation.realm_trust(AccountRealm::Newcomers).unwrap();

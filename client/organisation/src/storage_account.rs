@@ -3,7 +3,7 @@
 
 use muster_base::unix_millis_now;
 use muster_bus::Bus;
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::stores;
 use muster_wire::token::claims::{AccountClaims, AccountLimits, SigningKeyEntry};

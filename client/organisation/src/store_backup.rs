@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_bus::{BucketError, Bus};
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::stores::{
     BucketDefinition, FORGOTTEN_BUCKET, NODES_BUCKET, PROVISION_BUCKET, SCHEDULES_BUCKET,

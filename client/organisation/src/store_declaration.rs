@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use muster_bus::{BucketDeclaration, BucketReplicas, BucketSettingChange};
-use muster_secret::files;
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::stores::{self, BucketDefinition};
 

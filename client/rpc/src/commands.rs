@@ -52,7 +52,7 @@ mod whoami;
 use std::cell::OnceCell;
 
 use context::CommandContext;
-use muster_request::SshProgram;
+use muster_client::SshProgram;
 
 use crate::cli::{Cli, Command, Deferred};
 use crate::environment::ProcessEnvironment;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use muster_contract::nrpe::CheckState;
-use muster_secret::files::FileAccessError;
+use muster_files::files::FileAccessError;
 
 use crate::exit::CommandExitCode;
 

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use muster_client::jobs::RequestOutcome;
 use muster_contract::nrpe::CheckState;
-use muster_jobs::RequestOutcome;
 
 /// The numbers are a stable interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

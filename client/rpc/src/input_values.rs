@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use muster_client::InputSource;
 use muster_ddl::ActionSchema;
-use muster_request::InputSource;
 use muster_wire::limits::MAX_REQUEST_BYTES;
 
 use crate::error::{CommandError, Error};
@@ -249,8 +249,8 @@ fn input_text(
 mod tests {
     use std::path::Path;
 
+    use muster_client::InputSource;
     use muster_ddl::AgentDdl;
-    use muster_request::InputSource;
 
     use super::{InputValueError, StdinUse, check_stdin_readers, input_text};
 

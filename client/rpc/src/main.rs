@@ -30,7 +30,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anstream::AutoStream;
-use muster_request::was_interrupted;
+use muster_client::was_interrupted;
 
 use crate::cli::{Cli, CommandLineMessage};
 use crate::environment::ProcessEnvironment;

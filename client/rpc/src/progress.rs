@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use muster_base::error_chain;
-use muster_client::DiscoveryMethod;
-use muster_request::{RequestEvent, RequestObserver};
+use muster_calls::DiscoveryMethod;
+use muster_client::{RequestEvent, RequestObserver};
 
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::plan::node_count_text;

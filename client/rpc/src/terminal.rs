@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 
-use muster_request::{FleetRequestError, wait_for_ctrl_c};
+use muster_client::{FleetRequestError, wait_for_ctrl_c};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use tokio::sync::oneshot;
 

@@ -4,6 +4,7 @@
 //! complete, the node is *released*: it then rejects every step until `reprovision` is called.
 
 mod actions;
+pub mod certificate;
 mod data;
 mod delivery;
 mod fenced_lock;
@@ -11,6 +12,7 @@ mod hosts;
 mod options;
 mod outcome;
 mod puppet;
+pub mod puppetca;
 mod step_context;
 mod summary;
 #[cfg(test)]
@@ -23,7 +25,7 @@ use muster_api::{
     Agent, AgentError, DaemonContext, DataSourceError, EmptyInput, NodePlugin, PluginError,
     ValidatedDataSource,
 };
-use muster_permits::PermitClient as Permits;
+use muster_puppet::permits::PermitClient as Permits;
 use tokio::sync::Notify;
 
 pub use delivery::{
@@ -33,7 +35,7 @@ pub use delivery::{
 pub use fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 pub use options::Options;
 
-use actions::{certificate, configure, daemonize, lock, markers, run};
+use actions::{configure, daemonize, lock, markers, run};
 use fenced_lock::FencedLock;
 use step_context::StepContext;
 
@@ -61,8 +63,8 @@ pub fn build_agent(
         .blocking_action("reprovision", &context, markers::restart_provisioning)
         .blocking_action("configure", &context, configure::configure_node)
         .blocking_action("set_puppet_host", &context, actions::hosts::set_puppet_host)
-        .blocking_action("has_cert", &context, certificate::check_certificate_files)
-        .blocking_action("request_certificate", &context, certificate::request_certificate)
+        .blocking_action("has_cert", &context, actions::certificate::check_certificate_files)
+        .blocking_action("request_certificate", &context, actions::certificate::request_certificate)
         .action("bootstrap_puppet", &context, run::bootstrap_puppet)
         .action("run_puppet", &context, run::run_puppet)
         .blocking_action("daemonize_puppet", &context, daemonize::daemonize_puppet)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{ActionError, BlockingContext};
-use muster_permits::PermitClient as Permits;
+use muster_puppet::permits::PermitClient as Permits;
 use tokio::sync::Notify;
 
 use crate::ProvisionShared;

@@ -10,7 +10,7 @@ use muster_api::testing::{TestNode, differences};
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent, EmptyInput};
-use muster_permits::PermitClient as Permits;
+use muster_puppet::permits::PermitClient as Permits;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Map, Value, json};
 
@@ -393,7 +393,7 @@ async fn certificate_request_is_returned_with_fingerprint_and_public_key() {
     let machine = Machine::new(submitted);
     machine.write("csr", &csr);
     let answer = machine.ask("request_certificate", json!({})).await.unwrap();
-    let read = muster_certificate::CertificateRequest::parse(&csr).unwrap();
+    let read = crate::certificate::CertificateRequest::parse(&csr).unwrap();
     assert_eq!(answer["state"], json!("submitted"));
     assert_eq!(answer["fingerprint"], json!(read.fingerprint));
     assert_eq!(answer["public_key"], json!(read.public_key));

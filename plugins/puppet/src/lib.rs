@@ -7,6 +7,7 @@
 //! Out of scope: who may start a run (policies decide), and how many runs a fleet may have at once (callers or the configuration decide).
 
 mod actions;
+pub mod again;
 mod arguments;
 mod classification;
 mod data;
@@ -17,6 +18,7 @@ mod native;
 mod options;
 mod paths;
 mod permit;
+pub mod permits;
 mod program;
 mod record;
 mod run_handle;
@@ -30,13 +32,13 @@ pub mod wrapper;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::permits::PermitClient;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
     Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateChanges,
     StateSource, ValidatedDataSource,
 };
-use muster_permits::PermitClient;
 
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::permits::PermitClient;
 use muster_api::StateChanges;
 use muster_api::system::{ProcessSpool, System, SystemError};
 use muster_api::wire::identity::{NameError, SubjectName};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
-use muster_permits::PermitClient;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

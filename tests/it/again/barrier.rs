@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_client::{CallTarget, Client, RpcCall};
+use muster_calls::{CallTarget, Client, RpcCall};
 use muster_tests::simulate_delay;
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use muster_again::budget::{BUDGET_PERIOD, FleetBudget};
-use muster_permits::PermitClient;
+use muster_puppet::again::budget::{BUDGET_PERIOD, FleetBudget};
+use muster_puppet::permits::PermitClient;
 use muster_tests::organisation::{Organisation, connect};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

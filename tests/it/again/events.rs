@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_client::{CallTarget, EventArrival, EventListener, RpcCall};
+use muster_calls::{CallTarget, EventArrival, EventListener, RpcCall};
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::Identity;
 use serde_json::json;

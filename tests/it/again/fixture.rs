@@ -9,7 +9,7 @@
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_tests::command::{RpcCommand, describe_output, find_program};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};

@@ -3,8 +3,8 @@
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use muster_client::{IcingaApi, PassiveResult, RpcSettings};
 use muster_contract::nrpe::CheckState;
-use muster_request::{IcingaApi, PassiveResult, RpcSettings};
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
 use serde_json::{Value, json};

@@ -76,7 +76,7 @@ async fn copy_of_a_machine_is_reported_by_every_command_that_asks_it() {
     assert!(doctor.contains("another daemon with the name and key"), "{doctor}");
     let event = async {
         loop {
-            if let Some(muster_client::EventArrival::Event(event)) = events.next().await
+            if let Some(muster_calls::EventArrival::Event(event)) = events.next().await
                 && event.kind.as_str() == "node_cloned"
             {
                 return event;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use muster_client::DirectoryError;
+use muster_calls::DirectoryError;
 use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
 use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_bus::{Bus, Bytes};
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};

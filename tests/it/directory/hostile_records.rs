@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64_NOPAD;
 use muster_bus::{Bucket, Bytes};
-use muster_client::Client;
+use muster_calls::Client;
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;

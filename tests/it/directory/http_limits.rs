@@ -5,7 +5,7 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use muster_client::Client;
+use muster_calls::Client;
 use muster_contract::directory::{DirectoryFindOutput, DirectoryQueryInput};
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;

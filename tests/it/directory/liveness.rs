@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
-use muster_client::{Client, EventArrival, EventListener};
+use muster_calls::{Client, EventArrival, EventListener};
 use muster_contract::directory::{DirectoryFindOutput, DirectoryQueryInput};
-use muster_enrol::issue_node_token;
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
 use muster_tests::{now, poll_until_ok, simulate_delay};
+use muster_wire::enrolment::issue_node_token;
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::SubjectName;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_bus::BusSubscription;
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};

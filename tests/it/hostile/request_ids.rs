@@ -3,7 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
-use muster_client::CallEventStream;
+use muster_calls::CallEventStream;
 use muster_tests::await_state;
 use muster_wire::identity::SubjectName;
 use muster_wire::reply::Reply;

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use muster_bus::BusOptions;
-use muster_permits::{PermitClient, PermitRequest};
+use muster_puppet::permits::{PermitClient, PermitRequest};
 use muster_tests::cluster::Cluster;
 use muster_tests::organisation::{Broker, Organisation, options};
 use muster_tests::{poll_until_ok, simulate_delay};

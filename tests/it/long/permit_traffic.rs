@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use muster_permits::{PermitClient, PermitRequest, WaitRecord};
+use muster_puppet::permits::{PermitClient, PermitRequest, WaitRecord};
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::poll_until_ok;
 use muster_wire::identity::SubjectName;

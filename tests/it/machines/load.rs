@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_client::{CallEvent, CallTarget, Client, RpcCall};
+use muster_calls::{CallEvent, CallTarget, Client, RpcCall};
 use muster_tests::requests::read_client_settings;
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
-use muster_client::{Client, DiscoveryWindow};
+use muster_calls::{Client, DiscoveryWindow};
 use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::record::NodeRecord;
 use muster_provisioner::store::NodeRecordStore;

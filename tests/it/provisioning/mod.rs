@@ -10,7 +10,7 @@ mod processes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_client::Client;
+use muster_calls::Client;
 use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::Options;
 use muster_tests::command::{RpcCommand, describe_output};
@@ -330,8 +330,8 @@ async fn rpc_provision_shows_states_and_accepts_requests() {
 
 async fn call_action(client: &Client, node: &str, agent: &str, action: &str) {
     let node = Identity::parse(node).unwrap();
-    let target = muster_client::CallTarget::Nodes([node].into());
-    let call = muster_client::RpcCall::new(agent, action, target).unwrap();
+    let target = muster_calls::CallTarget::Nodes([node].into());
+    let call = muster_calls::RpcCall::new(agent, action, target).unwrap();
     let stats = client.run_call(call, |_| ()).await.unwrap();
     assert_eq!(stats.ok, 1, "{stats:?}");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
 use muster_api::{CallContext, NodePlugin as _, StateChanges};
-use muster_permits::PermitClient;
+use muster_puppet::permits::PermitClient;
 use muster_puppet::{Options, PuppetApplication, PuppetPlugin};
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;

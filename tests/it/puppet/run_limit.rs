@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
-use muster_permits::{PermitClient, PermitRequest};
 use muster_puppet::PuppetPlugin;
+use muster_puppet::permits::{PermitClient, PermitRequest};
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
@@ -230,7 +230,7 @@ async fn run_without_its_permit_is_stopped_and_reported() {
             node.path("begun").exists().then_some(()).ok_or("not yet")
         })
         .await;
-        let agent = muster_permits::build_agent(&permits).unwrap();
+        let agent = muster_puppet::permits::build_agent(&permits).unwrap();
         let release = agent.find_handler("release").unwrap();
         let input = json!({"pool": "puppet", "noop": true}).as_object().unwrap().clone();
         let planned = release.call(&context("release"), input).await.unwrap();

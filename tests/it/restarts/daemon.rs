@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use muster_client::{CallEvent, CallTarget, RpcCall};
+use muster_calls::{CallEvent, CallTarget, RpcCall};
 use muster_tests::command::{describe_output, find_program};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::{CallTarget, Client, RpcCall};
+use muster_calls::{CallTarget, Client, RpcCall};
 use muster_schedule::{CompiledSchedule, slot_request_id};
 use muster_tests::poll_until_ok;
 use muster_wire::request::RequestGrant;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_client::{CallTarget, Client, DiscoveryWindow, RpcCall};
+use muster_calls::{CallTarget, Client, DiscoveryWindow, RpcCall};
 use muster_contract::schedule::{ScheduleAddOutput, ScheduleListOutput};
 use muster_contract::{read_values, write_values};
 use muster_tests::nats_server::NatsServer;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use muster_client::{EventArrival, EventListener};
+use muster_calls::{EventArrival, EventListener};
 use muster_tests::poll_until_ok;
 use muster_wire::event::FleetEvent;
 use serde_json::{Value, json};

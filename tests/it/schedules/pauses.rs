@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use muster_permits::{Permit, PermitClient, PermitRequest};
+use muster_puppet::permits::{Permit, PermitClient, PermitRequest};
 use muster_tests::organisation::connect;
 use muster_tests::puppet_daemons::prepare_puppet;
 use muster_tests::{now, poll_until_ok};

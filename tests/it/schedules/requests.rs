@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::{poll_until_ok, simulate_delay};
 use muster_wire::identity::Identity;

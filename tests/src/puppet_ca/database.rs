@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_certificate::CertificateRequest;
+use muster_provision::certificate::CertificateRequest;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,

@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod carrier;
 mod connect;
 mod connection;
 mod error;
@@ -19,6 +20,7 @@ mod reconnect;
 mod relocation;
 mod renewal;
 mod store;
+pub mod stream;
 mod subscription;
 mod tls;
 mod trust;

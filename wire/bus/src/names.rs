@@ -1,10 +1,10 @@
 //! The name register in the bucket `PROVISION`: one entry under `name.NAME`, changed only by compare-and-set.
 //!
-//! The enroller and the organisation's commands share these entries; [`muster_enrol::NameEntry`] defines the changes.
+//! The enroller and the organisation's commands share these entries; [`muster_wire::enrolment::NameEntry`] defines the changes.
 
 use bytes::Bytes;
-use muster_enrol::NameEntry;
 use muster_wire::Millis;
+use muster_wire::enrolment::NameEntry;
 use muster_wire::identity::Identity;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -9,8 +9,8 @@
 //! sees the mark, or the revocation sees the issue time of the renewed token, and revokes it too.
 
 use bytes::Bytes;
-use muster_enrol::{NameEntry, issue_node_token};
 use muster_wire::Millis;
+use muster_wire::enrolment::{NameEntry, issue_node_token};
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::decode_token;

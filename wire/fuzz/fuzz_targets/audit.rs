@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_audit::{AUDIT_FORMAT, AuditKeyTrust, AuditLineKind, ChainLink, ChainVerifier};
+use muster_wire::audit::{AUDIT_FORMAT, AuditKeyTrust, AuditLineKind, ChainLink, ChainVerifier};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut verifier = ChainVerifier::new(AuditKeyTrust::Keys(Vec::new()), Vec::new());

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use muster_stream::{
+use muster_bus::stream::{
     EphemeralKey, StreamFrame, StreamSettings, StreamSide, StreamState,
 };
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::memory_enrolment_store::MemoryEnrolmentStore;
-use muster_enrol::{
-    HandledEnrolment, NameEntry, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
-};
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
     EnrolmentRefusalReason, EnrolmentRequest, EnrolmentRequestError, open_enrolment_answer,
     sign_enrolment_request,
+};
+use muster_wire::enrolment::{
+    HandledEnrolment, NameEntry, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
 };
 use muster_wire::sign::Signer;
 use muster_wire::token::encode::{self, TokenValidity};

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::memory_enrolment_store::MemoryEnrolmentStore;
-use muster_enrol::{
-    EnrolmentApproval, EnrolmentDecision, EnrolmentSettings, KnownName, NameEntry, NodeEnroller,
-    NodeEnrollerParts, decide_enrolment,
-};
 use muster_filter::state::NodeFacts;
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswer, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
     EnrolmentRequest, EnrolmentRequestError, OpenEnrolmentRequest, TokenGrant, TokenGrantError,
     open_enrolment_answer, open_enrolment_request, sign_enrolment_answer, sign_enrolment_request,
+};
+use muster_wire::enrolment::{
+    EnrolmentApproval, EnrolmentDecision, EnrolmentSettings, KnownName, NameEntry, NodeEnroller,
+    NodeEnrollerParts, decide_enrolment,
 };
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
 use muster_wire::token::claims::{

@@ -5,7 +5,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use muster_enrol::issue_node_token;
 use muster_filter::NodeFilter;
 use muster_wire::encrypted_inputs::InputEncryptor;
 use muster_wire::enrol::{
@@ -13,6 +12,7 @@ use muster_wire::enrol::{
     EnrolmentRefusalReason as EnrolReason, open_enrolment_answer, open_enrolment_request,
     sign_enrolment_answer, sign_enrolment_request,
 };
+use muster_wire::enrolment::issue_node_token;
 use muster_wire::progress::{ProgressCounts, ProgressMessage};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, RequestTarget};

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod approvals;
+mod audit;
 #[cfg(test)]
 mod creds;
 #[cfg(test)]

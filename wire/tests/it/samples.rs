@@ -2,7 +2,7 @@
 
 use std::iter::successors;
 
-use muster_bundle::{
+use muster_operations::bundle::{
     BundleArchive, BundleError, BundleFile, BundleFileMode, BundleSignerTrust, PLUGIN_SIGN_TAG,
     pack_bundle,
 };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use muster_audit::AuditFinding;
+use muster_wire::audit::AuditFinding;
 use serde_json::json;
 
 use super::{

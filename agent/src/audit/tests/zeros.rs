@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use muster_audit::{AuditFinding, AuditNote};
+use muster_wire::audit::{AuditFinding, AuditNote};
 use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
 
 use super::{AuditLog, AuditOptions, lines, open, options, record, verify};

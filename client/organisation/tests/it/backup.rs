@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use age::secrecy::SecretString;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use muster_files::Zeroizing;
 use muster_organisation::{
     BackupFileError, Organisation, OrganisationError, create_organisation, restore_backup,
 };
-use muster_secret::Zeroizing;
 use tar::{Builder, EntryType, Header};
 
 use crate::directory::{NOW, spec};

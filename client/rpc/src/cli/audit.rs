@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use muster_audit::AuditAnchor;
+use muster_wire::audit::AuditAnchor;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::PublicKey;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use muster_client::DiscoveryMethod;
-use muster_request::TargetOptions;
+use muster_calls::DiscoveryMethod;
+use muster_client::TargetOptions;
 use muster_wire::identity::SubjectName;
 
 use super::json::JsonArgs;

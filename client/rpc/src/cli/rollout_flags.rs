@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use muster_client::{CountOrPercent, RolloutLimits};
+use muster_calls::{CountOrPercent, RolloutLimits};
 
 use super::seconds::parse_pause;
 
@@ -91,7 +91,7 @@ fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use muster_client::{CountOrPercent, RolloutLimits};
+    use muster_calls::{CountOrPercent, RolloutLimits};
 
     use super::PaceArgs;
 

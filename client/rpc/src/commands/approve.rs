@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use muster_base::unix_millis_now;
-use muster_ddl::ActionSchema;
-use muster_request::{
+use muster_client::{
     AgentSchemas, ApprovalFileError, load_offline_signer, read_approval_file, write_approval_file,
 };
+use muster_ddl::ActionSchema;
 use muster_wire::approval::{ProposalInputs, RequestProposal};
 use muster_wire::limits;
 

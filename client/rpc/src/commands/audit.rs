@@ -7,7 +7,7 @@ mod verify;
 use std::fs;
 use std::path::PathBuf;
 
-use muster_secret::files::{FileAccessError, file_error};
+use muster_files::files::{FileAccessError, file_error};
 
 use crate::cli::audit::AuditCommand;
 use crate::commands::context::{CommandContext, CommandResult};

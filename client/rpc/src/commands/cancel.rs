@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use muster_base::error_chain;
-use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
-use muster_jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
-use muster_request::{
+use muster_client::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
+use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestOutcome, RequestReport,
     ResultGap, TargetSelection,
 };
+use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_contract::nrpe::CheckState;
-use muster_request::{
+use muster_client::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, FleetConnection,
     PassiveResult,
 };
+use muster_contract::nrpe::CheckState;
 
 use super::form;
 use super::inquiry::plan_action;

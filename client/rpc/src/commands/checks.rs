@@ -1,7 +1,7 @@
 //! `rpc checks`: lists the scheduled checks of the fleet, and changes them. `checks_follow` follows them.
 
 use muster_base::unix_millis_now;
-use muster_request::{FleetCheckList, FleetConnection, TargetSelection};
+use muster_client::{FleetCheckList, FleetConnection, TargetSelection};
 
 use super::checks_follow::follow_checks;
 use super::form;

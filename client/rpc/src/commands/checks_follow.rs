@@ -10,13 +10,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_contract::nrpe::{
-    CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
-};
-use muster_request::{
+use muster_client::{
     DeliveryReport, EventSelection, EventStart, FleetCheckList, FleetConnection, PassiveQueue,
     PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, TargetSelection,
     describe_refused,
+};
+use muster_contract::nrpe::{
+    CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
 };
 use muster_wire::event::FleetEvent;
 use serde_json::Value;

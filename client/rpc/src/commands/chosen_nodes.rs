@@ -1,7 +1,7 @@
 //! The nodes of an operation with several steps: discovers them, applies `--limit`, and warns of what is missing.
 
-use muster_client::choose_nodes;
-use muster_request::{DiscoveredNodes, FleetConnection, RpcSettings, TargetSelection};
+use muster_calls::choose_nodes;
+use muster_client::{DiscoveredNodes, FleetConnection, RpcSettings, TargetSelection};
 
 use crate::cli::rollout_flags::PaceArgs;
 use crate::commands::context::{CommandContext, Result};

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::CommandFactory as _;
-use muster_jobs::{JobHeader, JobStore};
-use muster_request::{
+use muster_client::jobs::{JobHeader, JobStore};
+use muster_client::{
     AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, FleetConnection, RpcSettings,
     TargetSelection,
 };

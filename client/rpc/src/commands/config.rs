@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use muster_policy::{GROUPS_FILE_NAME, PolicySet, PolicySource, RuleVerdict};
-use muster_request::{
+use muster_client::{
     DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
 };
+use muster_policy::{GROUPS_FILE_NAME, PolicySet, PolicySource, RuleVerdict};
 
 use super::chosen_nodes::find_chosen_nodes;
 use super::form;

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use muster_base::error_chain;
-use muster_client::DataDdlStore;
-use muster_organisation::{Organisation, OrganisationError};
-use muster_request::{
+use muster_calls::DataDdlStore;
+use muster_client::{
     AgentSchemas, ConfigSelection, ConfirmContext, ConfirmDecision, ContextName, DdlCache,
     FleetRequestError, RequestPlan, RequestReport, ResultGap, RpcSettings, RpcSettingsError,
     TargetOptions, TargetSelection, fleet_name,
 };
+use muster_organisation::{Organisation, OrganisationError};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_request::{
+use muster_client::{
     CallerSummary, ConfigSelection, ContextName, ContextStore, DEFAULT_CONTEXT, RpcSettings,
     RpcSettingsError,
 };

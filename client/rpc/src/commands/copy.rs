@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use location::{CopyLocation, CopyLocationError};
-use muster_client::RolloutLimits;
-use muster_request::{
+use muster_calls::RolloutLimits;
+use muster_client::{
     CopyReport, DiscoveredNodes, FetchDestination, FetchRequest, FleetConnection, LocalFile,
     LocalFileError, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
 };

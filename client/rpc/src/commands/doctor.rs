@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_doctor::{
+use muster_operations::doctor::{
     DiagnosisFinding, DiagnosisSection, check_broker, check_fleet, check_local_files,
     describe_left_address,
 };
@@ -93,7 +93,7 @@ fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
 
 #[cfg(test)]
 mod tests {
-    use muster_doctor::{DiagnosisFinding, DiagnosisSection};
+    use muster_operations::doctor::{DiagnosisFinding, DiagnosisSection};
 
     use super::exit_code;
     use crate::exit::CommandExitCode;

@@ -1,6 +1,6 @@
 //! `rpc events`: prints the events of the fleet as they arrive.
 
-use muster_request::{EventSelection, EventStart, FleetConnection, TargetSelection};
+use muster_client::{EventSelection, EventStart, FleetConnection, TargetSelection};
 use muster_wire::identity::Identity;
 
 use crate::cli::events::EventsArgs;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use muster_base::{format_utc, unix_millis_now};
-use muster_client::{CallTarget, ClientError, OfflineSigner, RpcCall, outgoing_requests};
-use muster_request::{
+use muster_calls::{CallTarget, ClientError, OfflineSigner, RpcCall, outgoing_requests};
+use muster_client::{
     AgentSchemas, FleetRequestError, RequestPlan, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_wire::identity::{Identity, SubjectName};

@@ -1,9 +1,9 @@
 //! `rpc filter`: parses and explains filters as every command reads them. Sends no requests.
 
-use muster_client::DiscoverySource;
-use muster_client::discovery::inventory::FleetInventory;
-use muster_policy_tools::AssumedDataValues;
-use muster_request::FleetRequestError;
+use muster_calls::DiscoverySource;
+use muster_calls::discovery::inventory::FleetInventory;
+use muster_client::FleetRequestError;
+use muster_operations::policy::AssumedDataValues;
 
 use super::form;
 use super::inventory::InventoryFileError;

@@ -7,8 +7,8 @@ pub mod verify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use muster_client::{DiscoveryMethod, RegisteredNodes};
-use muster_request::{
+use muster_calls::{DiscoveryMethod, RegisteredNodes};
+use muster_client::{
     AgentSchemas, FleetConnection, PingRequest, RequestObserver, ResultGap, TargetSelection,
     locate_nodes,
 };

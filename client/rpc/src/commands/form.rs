@@ -5,8 +5,8 @@ use std::io;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
+use muster_client::{ReplyFilter, ReplyFilterError};
 use muster_ddl::ActionSchema;
-use muster_request::{ReplyFilter, ReplyFilterError};
 
 use crate::cli::json::JsonArgs;
 use crate::error::CommandError;

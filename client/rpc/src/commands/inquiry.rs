@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_request::{
+use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
     NodeReply, RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
 };

@@ -9,9 +9,9 @@ mod report;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use muster_client::discovery::inventory::InventoryError;
+use muster_calls::discovery::inventory::InventoryError;
+use muster_client::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
 use muster_contract::rpcutil::RpcutilInventoryOutput;
-use muster_request::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::form;

@@ -3,7 +3,7 @@
 mod undo;
 
 use muster_base::error_chain;
-use muster_jobs::JobStore;
+use muster_client::jobs::JobStore;
 
 use super::form;
 use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobShowArgs};

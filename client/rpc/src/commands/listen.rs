@@ -1,6 +1,6 @@
 //! `rpc listen`: prints the replies to requests that were sent with `--reply-to`, in the format of the request command.
 
-use muster_request::{
+use muster_client::{
     FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection,
 };
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use muster_client::DirectoryError;
-use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
-use muster_request::{
+use muster_calls::DirectoryError;
+use muster_client::{
     FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
 };
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use tokio::time::sleep;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use muster_request::{IcingaApi, NagiosPipe, PassiveSink, PassiveSinkError};
+use muster_client::{IcingaApi, NagiosPipe, PassiveSink, PassiveSinkError};
 
 use crate::commands::context::{CommandContext, Result};
 use crate::error::CommandError;

@@ -1,8 +1,8 @@
 //! `rpc permit`: shows the pools of run permits and their holders, and releases permits.
 
-use muster_client::{CountOrPercent, choose_nodes};
+use muster_calls::{CountOrPercent, choose_nodes};
+use muster_client::{FleetConnection, RequestReport};
 use muster_contract::permit::PermitPoolRow;
-use muster_request::{FleetConnection, RequestReport};
 
 use super::form;
 use super::form::JsonForm;

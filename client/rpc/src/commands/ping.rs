@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{CallStats, ReceivedReply};
-use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
+use muster_calls::{CallStats, ReceivedReply};
+use muster_client::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
 use muster_wire::identity::Identity;
 
 use super::form;

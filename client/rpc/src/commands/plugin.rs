@@ -6,8 +6,8 @@ mod bundle;
 pub mod check;
 mod convert;
 
+use muster_client::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 use muster_ddl::doc;
-use muster_request::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 
 use super::form;
 use super::inquiry::{RPCUTIL_AGENT, discover_and_ask, plan_action};

@@ -1,11 +1,11 @@
 //! `rpc policy`: checks policies, explains their decisions, and tests them, from files; and asks nodes who may run an action.
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_policy::{PolicyQuery, RuleVerdict};
-use muster_policy_tools::{
+use muster_client::{AgentSchemas, FleetRequestError, RequestWords};
+use muster_operations::policy::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
-use muster_request::{AgentSchemas, FleetRequestError, RequestWords};
+use muster_policy::{PolicyQuery, RuleVerdict};
 use serde_json::{Map, Value};
 
 use super::context::CommandContext;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use muster_client::read_cache_file;
 use muster_contract::motd::{MAX_PROMPT_CACHE_BYTES, PROMPT_REFRESH_SECONDS, PromptStatus};
-use muster_request::read_cache_file;
 
 use crate::cli::ColorMode;
 use crate::cli::prompt::PromptArgs;

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
-use muster_request::{
+use muster_calls::{DiscoverySource, ReplyDelivery, choose_nodes};
+use muster_client::{
     AgentSchemas, ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest,
     FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport,
     RequestWords, RpcSettings, TargetSelection, load_approval, request_noop,

@@ -4,7 +4,8 @@ mod add;
 mod simulate;
 mod spec;
 
-use muster_client::ScheduleCallError;
+use muster_calls::ScheduleCallError;
+use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::schedule::{
     ScheduleAgent, ScheduleChangeOutput, ScheduleHistory, ScheduleHistoryInput,
     ScheduleHistoryOutput, ScheduleList, ScheduleListOutput, ScheduleNameInput, SchedulePause,
@@ -13,7 +14,6 @@ use muster_contract::schedule::{
 };
 use muster_ddl::{Action, EmptyInput};
 use muster_filter::NodeFilter;
-use muster_request::{FleetConnection, TargetSelection};
 use muster_wire::identity::SubjectName;
 
 use super::form;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use muster_base::{format_duration, nearest_name, unix_millis_now};
-use muster_request::{LastSeenNodes, TargetSelection};
+use muster_client::{LastSeenNodes, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use muster_base::error_chain;
-use muster_client::RolloutLimits;
-use muster_request::{
+use muster_calls::RolloutLimits;
+use muster_client::{
     FleetConnection, SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram,
     SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments, replace_cache_file,
 };
-use muster_secret::files::FileAccessError;
+use muster_files::files::FileAccessError;
 use muster_wire::identity::Identity;
 
 use crate::cli::ssh::{BusPort, SshArgs, SshTargetArgs};

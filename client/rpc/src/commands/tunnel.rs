@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use muster_base::error_chain;
-use muster_contract::tunnel::TunnelAgent;
-use muster_ddl::AgentContract as _;
-use muster_filter::NodeFilter;
-use muster_request::{
+use muster_client::{
     FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TargetSelection,
     TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
 };
+use muster_contract::tunnel::TunnelAgent;
+use muster_ddl::AgentContract as _;
+use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
 

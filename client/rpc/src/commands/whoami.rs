@@ -1,7 +1,7 @@
 //! `rpc whoami`: shows who the caller is to the nodes. Sends nothing.
 
 use muster_base::unix_millis_now;
-use muster_request::{CallerSummary, RpcSettings};
+use muster_client::{CallerSummary, RpcSettings};
 
 use super::form;
 use crate::cli::json::JsonArgs;

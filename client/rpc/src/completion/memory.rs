@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use muster_client::{read_cache_file, replace_cache_file};
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_filter::state::NodeFacts;
 use muster_filter::{FactOperator, FilterPattern, NodeFilter};
-use muster_request::{read_cache_file, replace_cache_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, LazyCell};
 use std::collections::BTreeMap;
 
 use clap::Arg;
-use muster_client::{DdlStore, DiscoveryMethod};
+use muster_calls::{DdlStore, DiscoveryMethod};
 use muster_ddl::{
     ActionSchema, AgentDdl, InputSchema, ResourceTypeAttributes, ValueType, builtin_resource_types,
 };

@@ -1,6 +1,6 @@
 //! Hints for errors of bundles.
 
-use muster_bundle::{BundleError, BundleFileError};
+use muster_operations::bundle::{BundleError, BundleFileError};
 
 use crate::commands::plugin::check::{convert_hint, is_ruby_ddl};
 use crate::error::CommandError;

@@ -1,6 +1,6 @@
 //! Hints and exit codes of saved jobs.
 
-use muster_jobs::SavedJobError;
+use muster_client::jobs::SavedJobError;
 
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;

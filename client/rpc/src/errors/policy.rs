@@ -1,7 +1,7 @@
 //! Hints and exit codes for errors of policies as files.
 
-use muster_policy_tools::PolicyError;
-use muster_secret::files::FileAccessError;
+use muster_files::files::FileAccessError;
+use muster_operations::policy::PolicyError;
 
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use muster_client::ClientError;
-use muster_request::{
+use muster_calls::ClientError;
+use muster_client::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
     RpcSettingsError, SshCertificateError, SshNodeError,
 };
-use muster_secret::files::FileAccessError;
+use muster_files::files::FileAccessError;
 
 use crate::commands::plugin::check::{convert_hint, is_ruby_ddl};
 use crate::error::CommandError;
@@ -249,8 +249,8 @@ impl CommandError for ApprovalFileError {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::DataDdlStore;
-    use muster_request::{
+    use muster_calls::DataDdlStore;
+    use muster_client::{
         AgentSchemas, FleetRequestError, RequestPlan, RequestWords, TargetOptions, TargetSelection,
     };
 

@@ -1,9 +1,9 @@
 //! Renders runs of Puppet that were asked for by a run, and their history.
 
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::again::{
     AgainHistoryOutput, AgainHistoryRow, AgainListOutput, AgainReasonRow,
 };
-use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

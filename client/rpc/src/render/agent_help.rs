@@ -61,7 +61,7 @@ fn value_name(input: &InputSchema) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::DdlStore;
+    use muster_calls::DdlStore;
 
     use super::{render_action_help, render_agent_help};
     use crate::render::fixtures::plain;

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use muster_audit::{AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint};
+use muster_wire::audit::{
+    AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
+};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use serde::Serialize;

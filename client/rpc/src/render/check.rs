@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
+use muster_client::{CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata};
 use muster_contract::nrpe::{CheckState, PerfMetric, parse_perfdata};
-use muster_request::{CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata};
 use serde::Serialize;
 
 use super::printable::escape_to_line;
@@ -268,8 +268,8 @@ impl From<PerfSummary> for PerfSummaryRow {
 mod tests {
     use std::time::Duration;
 
+    use muster_client::{CheckReport, NodeCheckResult};
     use muster_contract::nrpe::{CheckState, parse_perfdata};
-    use muster_request::{CheckReport, NodeCheckResult};
 
     use super::{
         CheckTextOptions, MAX_TEXT_BYTES, render_check_metrics, render_check_problem,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use muster_client::RequestReport;
 use muster_contract::rpcutil::RpcutilCollectiveInfoOutput;
-use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

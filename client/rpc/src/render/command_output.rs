@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_base::format_millis;
-use muster_request::{NodeReply, RequestReport};
+use muster_client::{NodeReply, RequestReport};
 use muster_wire::status::ReplyReason;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_base::{duration_millis, format_duration};
+use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeReply, RequestReport};
 use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
-use muster_request::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -210,8 +210,8 @@ fn describe_note(status: &ConfigStatusOutput) -> String {
 mod tests {
     use std::time::Duration;
 
+    use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult};
     use muster_contract::config::{ConfigDeployOutput, ConfigStatusOutput, DeployedChange};
-    use muster_request::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 
     use super::{DeployView, NodeConfigState, render_states};
     use crate::render::fixtures::plain;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indicatif::BinaryBytes;
 use muster_base::{duration_millis, format_duration};
-use muster_request::{CopyReport, NodeCopyOutcome, NodeCopyResult};
+use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -198,7 +198,7 @@ fn result_document<'a>(
 mod tests {
     use std::time::Duration;
 
-    use muster_request::{CopyReport, NodeCopyOutcome, NodeCopyResult};
+    use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 
     use super::{CopyDirection, CopyView};
     use crate::render::fixtures::plain;

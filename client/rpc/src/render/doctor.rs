@@ -1,6 +1,6 @@
 //! Renders a diagnosis, section by section.
 
-use muster_doctor::{DiagnosisLevel, DiagnosisSection};
+use muster_operations::doctor::{DiagnosisLevel, DiagnosisSection};
 use serde::Serialize;
 
 use super::columns::wrap_words;
@@ -77,7 +77,7 @@ impl<'a> DoctorDocument<'a> {
 mod tests {
     use super::{DoctorDocument, render_section};
     use crate::render::WIDTH;
-    use muster_doctor::{DiagnosisFinding, DiagnosisSection};
+    use muster_operations::doctor::{DiagnosisFinding, DiagnosisSection};
 
     fn section() -> DiagnosisSection {
         let nodes = (0..7).map(|number| format!("web{number}.acme.net").parse().unwrap());

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_client::RequestReport;
 use muster_contract::rpcutil::RpcutilGetFactOutput;
-use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;

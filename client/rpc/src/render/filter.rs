@@ -1,6 +1,6 @@
 //! Renders the evaluation of a filter for a saved inventory.
 
-use muster_client::discovery::inventory::NodeEvaluation;
+use muster_calls::discovery::inventory::NodeEvaluation;
 use muster_filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -147,7 +147,7 @@ impl<'a> FilterNodeDocument<'a> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::discovery::inventory::NodeEvaluation;
+    use muster_calls::discovery::inventory::NodeEvaluation;
     use muster_filter::TruthValue;
 
     use super::FilterTestDocument;

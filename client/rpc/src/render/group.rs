@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_request::NodeReply;
+use muster_client::NodeReply;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use muster_base::format_duration;
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::rpcutil::{
     AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
 };
-use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};

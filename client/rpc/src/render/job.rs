@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_base::format_rfc3339;
-use muster_jobs::{JobFleet, JobReply, RequestOutcome, SavedJob};
+use muster_client::jobs::{JobFleet, JobReply, RequestOutcome, SavedJob};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_base::format_rfc3339;
-use muster_client::RolloutStopReason;
+use muster_calls::RolloutStopReason;
+use muster_client::{NodeReply, RequestReport, RequestStats};
 use muster_ddl::aggregate;
-use muster_request::{NodeReply, RequestReport, RequestStats};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};

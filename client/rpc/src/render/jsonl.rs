@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::ProgressUpdate;
+use muster_calls::ProgressUpdate;
+use muster_client::RequestReport;
 use muster_ddl::aggregate;
-use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -113,7 +113,7 @@ impl<'a> RequestJsonLine<'a> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::{ProgressUpdate, RolloutStopReason};
+    use muster_calls::{ProgressUpdate, RolloutStopReason};
     use serde_json::json;
 
     use super::{ReplyDocument, RequestJsonLine, RolloutStopDocument};

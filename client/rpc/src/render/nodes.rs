@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_base::format_duration;
-use muster_client::DiscoveryMethod;
+use muster_calls::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

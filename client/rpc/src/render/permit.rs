@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use muster_base::format_duration;
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
-use muster_request::{NodeReply, RequestReport};
 use serde::Serialize;
 
 use super::TextPage;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use muster_base::format_millis;
-use muster_request::NodeTrace;
+use muster_client::NodeTrace;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

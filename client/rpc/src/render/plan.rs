@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub use muster_base::count_text;
 use muster_base::format_duration;
-use muster_client::RolloutLimits;
+use muster_calls::RolloutLimits;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
@@ -169,7 +169,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use muster_client::{CountOrPercent, RolloutLimits};
+    use muster_calls::{CountOrPercent, RolloutLimits};
     use muster_wire::identity::Identity;
     use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Renders the list of agents with a known DDL.
 
-use muster_client::DdlStore;
+use muster_calls::DdlStore;
 use muster_ddl::AgentDdl;
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ struct PublishedDdl {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::DdlStore;
+    use muster_calls::DdlStore;
 
     use super::{AgentDdl, PluginDocument, PluginListDocument, render_agent_list};
 

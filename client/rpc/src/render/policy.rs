@@ -1,9 +1,9 @@
 //! Renders policy findings, explanations, test results, and who may run an action.
 
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::config::{ConfigCallerRow, ConfigWhoOutput};
+use muster_operations::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
-use muster_policy_tools::{LintFinding, LintLevel, PolicyTestOutcome};
-use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Renders progress of nodes: one line per event, prefixed with the node's name.
 
-use muster_client::ProgressUpdate;
+use muster_calls::ProgressUpdate;
 use serde_json::Value;
 
 use super::printable::escape_to_line;
@@ -59,7 +59,7 @@ fn lost_messages(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::ProgressUpdate;
+    use muster_calls::ProgressUpdate;
     use serde_json::json;
 
     use super::render_progress_update;

@@ -11,7 +11,7 @@ pub(crate) mod fixtures {
     use serde_json::{Value, json};
 
     use crate::render::fixtures::{reply, report};
-    use muster_request::RequestReport;
+    use muster_client::RequestReport;
 
     fn state(status: &str, more: Value) -> Value {
         let mut data = json!({

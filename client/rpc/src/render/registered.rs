@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_client::RegisteredUpdate;
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
-use muster_request::RegisteredUpdate;
 
 use super::TextPage;
 use super::value::compact_value;

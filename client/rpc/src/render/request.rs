@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use muster_base::{format_duration, format_millis};
+use muster_client::{NodeReply, RequestReport, RequestStats, ResultGap};
 use muster_ddl::{ActionSchema, DisplayOverride};
-use muster_request::{NodeReply, RequestReport, RequestStats, ResultGap};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_base::{duration_millis, format_duration, format_rfc3339};
-use muster_client::runs::{ConcurrencyStats, RunOutcome};
-use muster_request::{EndedRun, PuppetRunsReport, RunLogLine};
+use muster_calls::runs::{ConcurrencyStats, RunOutcome};
+use muster_client::{EndedRun, PuppetRunsReport, RunLogLine};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -297,8 +297,8 @@ impl<'a> PuppetRunsJsonLine<'a> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::RolloutStopReason;
-    use muster_client::runs::RunOutcome;
+    use muster_calls::RolloutStopReason;
+    use muster_calls::runs::RunOutcome;
 
     use super::{
         PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, format_log_line,
@@ -309,7 +309,7 @@ mod tests {
     use crate::render::json::to_safe_line;
     use crate::render::printable::styled_line;
     use crate::render::testing::{ended, outcome, ran, runs};
-    use muster_request::RunLogLine;
+    use muster_client::RunLogLine;
 
     #[test]
     fn log_lines_match_the_format_of_mco() {

@@ -1,7 +1,7 @@
 //! Renders the daemons' counters, one row per node.
 
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
-use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_request::NodeReply;
+use muster_client::NodeReply;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 
 /// The outcome in one or two words: the reason, or the status if a failure has none.

@@ -1,6 +1,6 @@
 //! The values that templates can use: those of a reply, and those of a node's inventory.
 
-use muster_request::NodeReply;
+use muster_client::NodeReply;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;

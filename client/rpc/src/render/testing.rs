@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use muster_request::{NodeReply, RequestReport, RequestStats};
+use muster_client::{NodeReply, RequestReport, RequestStats};
 
-#[path = "../../../request/src/testing.rs"]
+#[path = "../../../src/testing.rs"]
 mod samples;
 
 pub(crate) use samples::{ended, outcome, ran, reply, runs};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_request::{NodeReply, NodeTrace, RequestReport};
+use muster_client::{NodeReply, NodeTrace, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -114,7 +114,7 @@ pub struct CallerTraceDocument {
 
 impl CallerTraceDocument {
     /// Creates the document's part for these statistics, if the request was traced.
-    pub fn new(stats: &muster_request::RequestStats) -> Option<Self> {
+    pub fn new(stats: &muster_client::RequestStats) -> Option<Self> {
         Some(Self {
             traceparent: stats.traceparent?.to_string(),
             discover_us: saturating_micros(stats.discovering),
@@ -138,7 +138,7 @@ mod tests {
 
     use super::RequestTrace;
     use crate::render::fixtures::{plain, reply, report};
-    use muster_request::NodeTrace;
+    use muster_client::NodeTrace;
 
     fn trace(stages: &[(StageName, u64, bool)], after: u64) -> NodeTrace {
         let stage =

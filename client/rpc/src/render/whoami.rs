@@ -1,6 +1,6 @@
 //! Renders who the caller is, and the list of contexts.
 
-use muster_request::{CallerSummary, RpcSettings};
+use muster_client::{CallerSummary, RpcSettings};
 use serde::Serialize;
 
 use super::TextPage;

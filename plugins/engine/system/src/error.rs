@@ -30,7 +30,7 @@ pub enum SystemError {
     Path { path: PathBuf },
     /// Another user can change what controls this process.
     #[error(transparent)]
-    Unprotected(muster_secret::ProtectedFileError),
+    Unprotected(muster_files::ProtectedFileError),
     #[error("{} is still locked by another process after {} s", path.display(), timeout.as_secs())]
     Locked {
         /// Path of the lock file on the node.
@@ -85,11 +85,11 @@ impl SystemError {
     }
 }
 
-impl From<muster_secret::ProtectedFileError> for SystemError {
+impl From<muster_files::ProtectedFileError> for SystemError {
     /// A file that cannot be read is an error like any other, so that callers recognise a missing one.
-    fn from(error: muster_secret::ProtectedFileError) -> Self {
+    fn from(error: muster_files::ProtectedFileError) -> Self {
         match error {
-            muster_secret::ProtectedFileError::Read { path, source } => {
+            muster_files::ProtectedFileError::Read { path, source } => {
                 Self::File { verb: "read", path, source }
             }
             unprotected => Self::Unprotected(unprotected),

@@ -32,7 +32,7 @@ pub use command::{Command, CommandOutput};
 pub use error::{SystemError, SystemResult};
 pub use file::{FileAttributes, FileEntryKind, FileMetadata};
 pub use interactive::InteractiveProcess;
-pub use muster_secret::read_regular_file;
+pub use muster_files::read_regular_file;
 pub use process::{ProcessId, ProcessSpool, Signal};
 pub use spool_watch::SpoolWatch;
 pub use state_dir::{FileAppender, StateDir};

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use muster_secret::read_regular_file;
+use muster_files::read_regular_file;
 use rustix::fs::{XattrFlags, fsetxattr, getxattr};
 
 use crate::error::{SystemResult, file_error};

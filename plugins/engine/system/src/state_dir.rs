@@ -27,10 +27,10 @@ impl StateDir {
         let absolute = std::path::absolute(path).map_err(file_error("open", path))?;
         let existing = absolute.ancestors().find(|directory| directory.exists());
         // Before anything is created: a link of another user may lead elsewhere.
-        muster_secret::check_protected(existing.unwrap_or(Path::new("/")))?;
+        muster_files::check_protected(existing.unwrap_or(Path::new("/")))?;
         let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
         created.map_err(file_error("create", path))?;
-        muster_secret::check_protected_below(Path::new("/"), &absolute)?;
+        muster_files::check_protected_below(Path::new("/"), &absolute)?;
         Ok(Self { path: path.to_owned() })
     }
 
@@ -59,7 +59,7 @@ impl StateDir {
         if !metadata.is_file() {
             return Err(read_error(io::Error::other("it is not a regular file")));
         }
-        muster_secret::check_protected_metadata(&path, &metadata)?;
+        muster_files::check_protected_metadata(&path, &metadata)?;
         let size = metadata.len();
         if size > limit {
             return Err(SystemError::TooLarge { path: path.clone(), size, limit });

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
-use muster_certificate::{
+use crate::certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
+use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
 use muster_contract::provision::{CertificateRequestState, RequestCertificateOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -12,7 +12,7 @@ use muster_contract::provision::RunPuppetOutput;
 use muster_contract::puppet::PuppetRunClass;
 use muster_contract::write_values;
 use muster_engine::lock::{CatalogRunLock, LockError};
-use muster_permits::{Permit, PermitRequest};
+use muster_puppet::permits::{Permit, PermitRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::permits::PermitError;
 use muster_api::system::StateDir;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
-use muster_permits::PermitError;
 
 use super::{RunDriver, RunFailure, cancelled_failure, lock_timeout_failure};
 use crate::native;

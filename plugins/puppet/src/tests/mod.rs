@@ -11,9 +11,9 @@ mod traces;
 
 use muster_api::testing::{data_differences, differences};
 
+use crate::permits::PermitClient;
 use muster_api::wire::identity::Identity;
 use muster_api::{EmptyInput, NodePlugin as _, StateChanges};
-use muster_permits::PermitClient;
 
 use crate::data::PuppetDataOutput;
 use crate::{Options, PuppetPlugin, actions};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_bus::BusOptions;
-use muster_permits::{Permit, PermitClient, PermitRequest};
+use muster_puppet::permits::{Permit, PermitClient, PermitRequest};
 use muster_tests::poll_until_ok;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::stores::{TRUST_BUCKET, TRUST_HEAD_KEY};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use muster_bus::{BucketReplicas, BusOptions, Bytes};
-use muster_client::Client;
+use muster_calls::Client;
 use muster_tests::cluster::Cluster;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::{await_state, poll_until_ok};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::{Agent, EmptyInput};
-use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
+use muster_calls::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_bus::Bytes;
-use muster_client::{CallTarget, Client, RpcCall};
+use muster_calls::{CallTarget, Client, RpcCall};
 use muster_tests::fault_proxy::{CapturedMessage, FaultProxy};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;

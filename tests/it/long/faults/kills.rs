@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_client::{CallEvent, CallTarget, RpcCall};
+use muster_calls::{CallEvent, CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::rpcd::Rpcd;
 use muster_tests::tier::repetitions;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_wire::status::{ReplyReason, ReplyStatus};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_client::{
+use muster_calls::{
     CallEvent, CallStats, CallTarget, Client, ConnectionDisturbance, DiscoveryWindow, RpcCall,
 };
 use muster_filter::NodeFilter;

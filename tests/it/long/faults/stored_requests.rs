@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_bus::{Bus, BusSubscription, Bytes};
-use muster_client::{CallStats, CallTarget, RpcCall};
+use muster_calls::{CallStats, CallTarget, RpcCall};
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};

@@ -4,7 +4,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_tests::command::{RpcCommand, find_program};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;

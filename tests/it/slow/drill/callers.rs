@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_client::{CallTarget, RpcCall};
+use muster_calls::{CallTarget, RpcCall};
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::task::JoinSet;

@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use muster_audit::ChainLink;
-use muster_secret::files::{FileAccessError, file_error};
+use muster_files::files::{FileAccessError, file_error};
+use muster_wire::audit::ChainLink;
 use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
 
 /// The first bytes of a compressed file. A log begins with `{`.

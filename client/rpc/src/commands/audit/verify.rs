@@ -4,8 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use muster_audit::{AuditAnchor, AuditKeyTrust, ChainVerifier, HeadRecord};
-use muster_secret::files::{FileAccessError, file_error};
+use muster_files::files::{FileAccessError, file_error};
+use muster_wire::audit::{AuditAnchor, AuditKeyTrust, ChainVerifier, HeadRecord};
 
 use super::lines::LogFilePart;
 use super::{AuditReadError, expand_directories, lines};

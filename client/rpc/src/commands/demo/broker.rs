@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use muster_files::files;
 use muster_organisation::{NatsServerConfig, Organisation};
-use muster_secret::files;
 use serde::Deserialize;
 use tokio::time::{Instant, interval};
 

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use muster_client::{ContextError, ContextName, ContextStore};
 use muster_organisation::bundle::name::USER_CONFIG;
-use muster_request::{ContextError, ContextName, ContextStore};
 
 use crate::environment::ProcessEnvironment;
 use crate::printer::OutputPrinter;

@@ -5,9 +5,9 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use muster_base::format_duration;
+use muster_client::{FleetRequestError, RpcSettingsError};
+use muster_files::files::FileAccessError;
 use muster_organisation::{OrganisationError, PushError};
-use muster_request::{FleetRequestError, RpcSettingsError};
-use muster_secret::files::FileAccessError;
 
 use crate::broker_program::BrokerProgramError;
 use crate::environment::RPCD;

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use muster_secret::files::{FileAccessError, file_error};
+use muster_files::files::{FileAccessError, file_error};
 
 use super::fleet::DemoNode;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_files::files;
 use muster_organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
 };
-use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;

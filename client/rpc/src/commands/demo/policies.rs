@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use muster_client::{AgentSchemas, FleetRequestError};
 use muster_ddl::{ActionClass, ActionSchema};
-use muster_request::{AgentSchemas, FleetRequestError};
-use muster_secret::files::{self, FileAccessError};
+use muster_files::files::{self, FileAccessError};
 
 use super::fleet::{DEMO_USER, GUEST_USER};
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_secret::files::{FileAccessError, file_error};
+use muster_files::files::{FileAccessError, file_error};
 use tokio::net::UnixDatagram;
 use tokio::time::{Instant, interval, timeout_at};
 

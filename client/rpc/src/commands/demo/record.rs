@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::DemoError;
 use super::process::DemoProcess;
-use muster_secret::files;
+use muster_files::files;
 
 /// Marks a directory as one of a demonstration, which may be deleted.
 const MARKER_FILE: &str = ".muster-demo";

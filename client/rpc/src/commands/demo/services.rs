@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use muster_organisation::bundle::name::USER_CONFIG;
-use muster_request::{
+use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
     NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection,
 };
+use muster_organisation::bundle::name::USER_CONFIG;
 use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
 

@@ -7,13 +7,13 @@ use std::process::Child;
 use std::time::Duration;
 
 use muster_base::{format_duration, unix_millis_now};
-use muster_bundle::PLUGIN_SIGN_TAG;
+use muster_files::files;
+use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_organisation;
 use muster_organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind, StoreOptions,
     create_organisation,
 };
-use muster_secret::files;
 use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;

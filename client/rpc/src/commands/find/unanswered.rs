@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_client::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
 use muster_filter::SelectExpression;
-use muster_request::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::ping_nodes;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_request::{DiscoveryDifferences, FleetConnection, TargetSelection};
+use muster_client::{DiscoveryDifferences, FleetConnection, TargetSelection};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
-use muster_request::{
+use muster_client::{
     AnsibleHostError, AnsibleOptions, FleetConnection, TargetSelection, ansible_host,
     build_ansible_inventory,
 };
+use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
 use muster_wire::identity::Identity;
 
 use crate::cli::filters::FilterArgs;

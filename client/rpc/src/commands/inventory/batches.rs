@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::NodeText;
-use muster_request::{
+use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
 };

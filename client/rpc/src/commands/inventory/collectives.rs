@@ -1,6 +1,6 @@
 //! `rpc inventory --collectives` and `--map`: shows which nodes are in which collective.
 
-use muster_secret::files;
+use muster_files::files;
 
 use crate::cli::inventory::InventoryArgs;
 use crate::commands::context::{CommandContext, CommandResult};

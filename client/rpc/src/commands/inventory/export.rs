@@ -7,14 +7,14 @@ use std::io;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use muster_client::discovery::inventory::{
+use muster_calls::discovery::inventory::{
     FleetInventory, INVENTORY_SCHEMA, InventoryGroup, InventoryNode, MAX_INVENTORY_BYTES,
     STATE_INVENTORY_SCHEMA, find_problems,
 };
+use muster_client::NodeReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
-use muster_request::NodeReply;
-use muster_secret::files;
+use muster_files::files;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -137,7 +137,7 @@ impl InventoryWriter {
 mod tests {
     use std::path::Path;
 
-    use muster_client::DiscoveryQuery;
+    use muster_calls::DiscoveryQuery;
     use muster_wire::identity::Identity;
     use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! `rpc inventory --template`: renders a user-defined template for each node, in order of names.
 
-use muster_request::TargetSelection;
+use muster_client::TargetSelection;
 
 use super::batches::{InventoryQuery, successful_outputs};
 use crate::cli::inventory::InventoryArgs;

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use muster_filter::NodeFilter;
-use muster_jobs::{JobStore, SavedJob, SavedJobError};
-use muster_request::{
+use muster_client::jobs::{JobStore, SavedJob, SavedJobError};
+use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, JobRecorder, RequestPlan,
     RequestReport, RequestWords, ResultGap, TargetSelection, request_noop,
 };
+use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use crate::cli::job::JobUndoArgs;

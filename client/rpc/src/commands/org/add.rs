@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_base::unix_millis_now;
-use muster_bundle::PLUGIN_SIGN_TAG;
+use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_organisation::{
     CredentialSpec, IssuedCredentials, OrganisationError, PrincipalKind, bundle,
 };

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use muster_base::{error_chain, unix_millis_now};
+use muster_files::Zeroizing;
+use muster_files::files::{self, FileAccessError};
 use muster_organisation::{
     AccountRealm, AdoptedToken, BrokerTokens, Organisation, OrganisationLock, restore_backup,
 };
-use muster_secret::Zeroizing;
-use muster_secret::files::{self, FileAccessError};
 
 use crate::cli::org::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};

@@ -1,8 +1,8 @@
 //! `rpc org ssh-ca`, and `rpc org rotate ssh-ca`: the authority of SSH user certificates.
 
 use muster_base::unix_millis_now;
+use muster_files::files::{FileAccessError, read_text};
 use muster_organisation::{OfflineCertificate, Organisation, OrganisationError, RotationStart};
-use muster_secret::files::{FileAccessError, read_text};
 use muster_sshcert::{GrantedFeatures, MAX_PUBLIC_KEY_BYTES, SubjectKey, SubjectKeyError};
 
 use super::push;

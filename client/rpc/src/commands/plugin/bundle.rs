@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use muster_base::unix_millis_now;
-use muster_bundle::{
+use muster_calls::load_signer;
+use muster_client::FleetRequestError;
+use muster_operations::bundle::{
     self as bundle_files, BundleArchive, BundleError, BundleFileError, BundleSignerTrust,
     PLUGIN_SIGN_TAG, check_agent_files, collect_bundle_files,
 };
-use muster_client::load_signer;
-use muster_request::FleetRequestError;
 use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
@@ -21,7 +21,7 @@ use crate::commands::form::confirm_on_terminal;
 use crate::error::CommandError;
 use crate::printer::GOOD;
 use crate::render::plan::count_text;
-use muster_secret::files::{self, FileAccessError};
+use muster_files::files::{self, FileAccessError};
 
 /// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";

@@ -3,9 +3,9 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use muster_client::DdlStoreError;
+use muster_calls::DdlStoreError;
+use muster_client::FleetRequestError;
 use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
-use muster_request::FleetRequestError;
 
 use crate::cli::plugin::PluginCheckArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};

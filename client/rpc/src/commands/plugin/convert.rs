@@ -5,9 +5,9 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use muster_bundle::{ConvertedDdl, ConvertedDdlKind, RubyDdlProblem, convert_ruby_ddl};
 use muster_ddl::MAX_DDL_BYTES;
-use muster_secret::files::{FileAccessError, file_error, read_text};
+use muster_files::files::{FileAccessError, file_error, read_text};
+use muster_operations::bundle::{ConvertedDdl, ConvertedDdlKind, RubyDdlProblem, convert_ruby_ddl};
 
 use crate::cli::plugin::PluginConvertArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};

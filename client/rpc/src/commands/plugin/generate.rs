@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_secret::files::{FileAccessError, file_error};
+use muster_files::files::{FileAccessError, file_error};
 
 use crate::cli::plugin::PluginGenerateArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};

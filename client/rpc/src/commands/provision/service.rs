@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_request::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
+use muster_client::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use crate::commands::context::{CommandContext, Result};

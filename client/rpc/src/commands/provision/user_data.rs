@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use muster_base::unix_millis_now;
+use muster_files::files;
 use muster_organisation::cloud_init::{
     CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
 };
 use muster_organisation::enrol_script::render_enrol_script;
 use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle, cloud_init};
-use muster_secret::files;
 use muster_wire::enrol::{NamePattern, TokenGrant};
 use muster_wire::token::UserCredentials;
 use muster_wire::token::claims::UserClaims;

@@ -1,8 +1,8 @@
 //! Prints progress and results of Puppet runs in the selected form.
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_client::RolloutStopReason;
-use muster_request::{EndedRun, PuppetRolloutNotice, PuppetRunsReport, RunLogLine};
+use muster_calls::RolloutStopReason;
+use muster_client::{EndedRun, PuppetRolloutNotice, PuppetRunsReport, RunLogLine};
 use muster_wire::identity::Identity;
 
 use crate::cli::puppet::RunOutputArgs as Flags;

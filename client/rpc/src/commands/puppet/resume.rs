@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use muster_client::RolloutLimits;
-use muster_client::runs::{PuppetRolloutSpec, RunOutcome};
+use muster_calls::RolloutLimits;
+use muster_calls::runs::{PuppetRolloutSpec, RunOutcome};
+use muster_client::jobs::{JobReply, SavedJob, SavedJobError};
+use muster_client::{EndedRun, PuppetRunsReport};
 use muster_contract::puppet::PuppetRunOnceInput;
 use muster_contract::read_values;
-use muster_jobs::{JobReply, SavedJob, SavedJobError};
-use muster_request::{EndedRun, PuppetRunsReport};
 use uuid::Uuid;
 
 #[derive(Debug)]

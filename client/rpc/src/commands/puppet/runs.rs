@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use muster_base::{format_duration, unix_millis_now};
-use muster_client::RolloutLimits;
-use muster_client::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
-use muster_contract::puppet::LastRunSummaryOutput;
-use muster_jobs::{JobEntry, JobJournal, JobStore};
-use muster_request::{
+use muster_calls::RolloutLimits;
+use muster_calls::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
+use muster_client::jobs::{JobEntry, JobJournal, JobStore};
+use muster_client::{
     AgentSchemas, DiscoveredNodes, EndedRun, FleetConnection, FleetRequest, JobRecorder, NodeReply,
     PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
 };
+use muster_contract::puppet::LastRunSummaryOutput;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use muster_client::ProgressUpdate;
-use muster_request::{NodeReply, RequestReport};
+use muster_calls::ProgressUpdate;
+use muster_client::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 
 use crate::cli::output::CommandOutputMode;

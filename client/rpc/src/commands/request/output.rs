@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use muster_client::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
 use muster_ddl::ActionSchema;
-use muster_request::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::command_output::CommandOutputPrinter;

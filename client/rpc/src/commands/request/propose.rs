@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_client::{ClientError, ProposalDraft};
-use muster_request::{
+use muster_calls::{ClientError, ProposalDraft};
+use muster_client::{
     ApprovalFileError, RequestPlan, RpcSettings, TargetSelection, load_offline_signer,
     write_approval_file,
 };

@@ -1,8 +1,8 @@
 //! Fetches an agent's DDL from a node again, if the cached one does not declare a word of the request. The request is decided by the new one.
 
 use muster_base::error_chain;
-use muster_client::DiscoverySource;
-use muster_request::{
+use muster_calls::DiscoverySource;
+use muster_client::{
     AgentSchemas, DdlCache, FetchedDdl, FleetConnection, FleetRequestError, RequestWords,
     RpcSettings, TargetSelection,
 };

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::RolloutLimits;
-use muster_jobs::{JobState, JobStore, SavedJob, SavedJobError};
-use muster_request::{FleetRequest, RequestWords};
+use muster_calls::RolloutLimits;
+use muster_client::jobs::{JobState, JobStore, SavedJob, SavedJobError};
+use muster_client::{FleetRequest, RequestWords};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
@@ -119,7 +119,7 @@ impl EarlierJob {
         let canary = usize::try_from(canary).unwrap_or(usize::MAX);
         let mut first = self.job.header.nodes.iter().take(canary);
         let has_passed =
-            |node| self.job.replies.get(node).is_some_and(muster_jobs::JobReply::is_ok);
+            |node| self.job.replies.get(node).is_some_and(muster_client::jobs::JobReply::is_ok);
         if first.all(has_passed) { 0 } else { canary }
     }
 }

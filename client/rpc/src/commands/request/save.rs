@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use muster_base::{duration_millis, error_chain, unix_millis_now};
-use muster_filter::NodeFilter;
-use muster_jobs::{JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, new_job_id};
-use muster_request::{
+use muster_client::jobs::{
+    JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, new_job_id,
+};
+use muster_client::{
     FleetConnection, FleetRequest, FleetRequestError, RequestPlan, TargetSelection,
 };
+use muster_filter::NodeFilter;
 use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};
 

@@ -1,7 +1,7 @@
 //! Agent, action and inputs of a request. For a value without the name of its input, as in `rpc service restart httpd`, the error has the right line.
 
+use muster_client::{AgentSchemas, FleetRequestError, RequestWords};
 use muster_ddl::ActionSchema;
-use muster_request::{AgentSchemas, FleetRequestError, RequestWords};
 
 use super::resume::EarlierJob;
 use crate::cli::request::RequestArgs;

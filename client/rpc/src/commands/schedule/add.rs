@@ -1,8 +1,8 @@
 //! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
 
 use muster_base::unix_millis_now;
+use muster_client::{FleetConnection, FleetRequestError, RpcSettings, load_offline_signer};
 use muster_contract::schedule::{ScheduleAdd, ScheduleAddInput};
-use muster_request::{FleetConnection, FleetRequestError, RpcSettings, load_offline_signer};
 use muster_schedule::{ScheduleError, ScheduleSpec};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;

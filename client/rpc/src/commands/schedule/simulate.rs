@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use muster_base::{duration_millis, unix_millis_now};
+use muster_client::{AgentSchemas, FleetConnection, TargetSelection};
 use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShow, ScheduleShowInput};
-use muster_request::{AgentSchemas, FleetConnection, TargetSelection};
 use muster_schedule::{
     CompiledSchedule, ScheduleSeat, SeatList, SimulationInput, simulate_schedule,
 };
@@ -123,7 +123,7 @@ async fn fetch_named(
 
 #[cfg(test)]
 mod tests {
-    use muster_request::AgentSchemas;
+    use muster_client::AgentSchemas;
 
     use super::without_name;
 

@@ -1,6 +1,6 @@
 //! Builds a schedule from the command line.
 
-use muster_request::{AgentSchemas, RequestPlan, RequestWords, TargetSelection};
+use muster_client::{AgentSchemas, RequestPlan, RequestWords, TargetSelection};
 use muster_schedule::{CompiledSchedule, ScheduleBlackout, ScheduleError, ScheduleSpec};
 use muster_wire::identity::{NameError, SubjectName};
 use serde_json::{Map, Value};

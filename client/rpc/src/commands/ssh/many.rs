@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::process::{ExitStatus, Stdio};
 
 use futures_util::{StreamExt as _, stream};
-use muster_request::{SshProgram, SshTarget, program_arguments, read_capped};
+use muster_client::{SshProgram, SshTarget, program_arguments, read_capped};
 
 use super::SshCommandError;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};

@@ -1,7 +1,7 @@
 //! Completion of commands, requests and filters, with the built-in DDLs and a few seen names.
 
 use clap::CommandFactory as _;
-use muster_client::DdlStore;
+use muster_calls::DdlStore;
 use serde_json::json;
 
 use super::{CompletionCandidate, CompletionSources, complete_word};

@@ -1,6 +1,6 @@
 //! Output of jobs, and the differences between two jobs.
 
-use muster_jobs::{RequestOutcome, SavedJob};
+use muster_client::jobs::{RequestOutcome, SavedJob};
 use serde_json::{Value, json};
 
 use super::{JobDifference, JobDocument, JobListDocument, render_job, render_job_list};

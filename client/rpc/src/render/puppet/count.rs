@@ -1,7 +1,7 @@
 //! Renders the number of nodes by Puppet state: the totals of `mco puppet count`.
 
+use muster_client::RequestReport;
 use muster_contract::puppet::PuppetStatusOutput;
-use muster_request::RequestReport;
 use serde::Serialize;
 
 use crate::render::page::TextPage;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use muster_base::format_duration;
+use muster_client::{NodeReply, PuppetRunsReport, RequestReport};
 use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
-use muster_request::{NodeReply, PuppetRunsReport, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use muster_client::RequestReport;
 use muster_contract::puppet::{LastRunSummaryOutput, PuppetRunClass};
-use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::DdlStore;
+use muster_calls::DdlStore;
+use muster_client::{NodeReply, RequestReport, ResultGap};
 use muster_ddl::DisplayOverride;
 use muster_ddl::aggregate::summarize_replies;
-use muster_request::{NodeReply, RequestReport, ResultGap};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;

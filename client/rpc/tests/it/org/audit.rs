@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use muster_audit::{AuditHeader, ChainPosition};
+use muster_wire::audit::{AuditHeader, ChainPosition};
 use muster_wire::sign::Signer;
 use muster_wire::token::UserCredentials;
 
@@ -178,14 +178,14 @@ fn records_are_shown_by_caller_agent_and_verdict() {
 
 #[test]
 fn truncated_log_is_detected_by_the_head_record() {
-    use muster_audit::HeadRecord;
+    use muster_wire::audit::HeadRecord;
     let log = Log::new();
     let state = log.world.scratch.path().join("state");
     fs::create_dir(&state).unwrap();
     let whole = fs::read_to_string(&log.files[1]).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let last = ChainPosition::after_line(lines[lines.len() - 1].as_bytes()).unwrap();
-    let anchor = muster_audit::AuditAnchor { seq: last.next - 1, hash: last.prev };
+    let anchor = muster_wire::audit::AuditAnchor { seq: last.next - 1, hash: last.prev };
     let head = HeadRecord {
         anchor,
         log: Some(fs::canonicalize(&log.files[1]).unwrap().display().to_string()),

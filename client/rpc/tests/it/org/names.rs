@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use muster_bus::{Bus, NameStore};
-use muster_enrol::{NameEntry, issue_node_token};
+use muster_wire::enrolment::{NameEntry, issue_node_token};
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};

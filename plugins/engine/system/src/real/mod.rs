@@ -125,7 +125,7 @@ impl System for RealSystem {
 
     fn check_protected(&self, path: &Path) -> SystemResult<()> {
         check_path(path)?;
-        Ok(muster_secret::check_protected_below(&self.root, path).map(drop)?)
+        Ok(muster_files::check_protected_below(&self.root, path).map(drop)?)
     }
 
     fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {

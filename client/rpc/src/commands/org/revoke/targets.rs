@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use muster_files::files;
+use muster_files::files::FileAccessError;
 use muster_organisation::{
     AccountRealm, AccountTrusts, CredentialRecord, NameRegister, Organisation, OrganisationError,
     PrincipalKind, PushError, RecordIndex,
 };
-use muster_secret::files;
-use muster_secret::files::FileAccessError;
 use muster_wire::identity::Identity;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 

@@ -1,0 +1,238 @@
+//! Deploys files to the daemons of nodes with the agent `config`: sends them, and confirms each deployment once the node answers with the new files
+//! in force. A node that cannot be reached then restores its earlier files by itself.
+
+mod files;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use muster_calls::{ClientError, RolloutLimits};
+use muster_contract::config::{
+    ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
+    ConfigDeployOutput, ConfigRevert, ConfigRevertInput, deploy_state,
+};
+use muster_wire::identity::Identity;
+use uuid::Uuid;
+
+pub use files::{DeployDirectory, DeployDirectoryError};
+pub use report::{DeployReport, NodeDeployOutcome, NodeDeployResult};
+
+use crate::batches::{BatchPace, BatchProgress, run_batches};
+use crate::error::FleetRequestError;
+use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::observer::{RequestEvent, RequestObserver};
+use crate::steps::{Step, StepAnswer, StepChannel};
+
+/// Time limit of a deployment on a node: it runs all sources of facts twice.
+const DEPLOY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time limit of a confirmation.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
+/// Pause before a node that restarts is asked again.
+const CONFIRM_PAUSE: Duration = Duration::from_millis(500);
+
+const DEPLOY: Step<ConfigDeploy> = Step::first(DEPLOY_TIMEOUT);
+const REVERT: Step<ConfigRevert> = Step::first(DEPLOY_TIMEOUT);
+const CONFIRM: Step<ConfigConfirm> = Step::later(CONFIRM_TIMEOUT);
+
+/// What nodes are to do.
+#[derive(Debug, Clone, Copy)]
+pub enum DeployChange<'a> {
+    /// Have these files.
+    Deploy {
+        /// The files.
+        directory: &'a DeployDirectory,
+        /// Whether they only report what would change.
+        noop: bool,
+    },
+    /// Have the files from before the last deployment.
+    Revert,
+}
+
+/// A change of the files of daemons.
+#[derive(Debug, Clone, Copy)]
+pub struct DeployRequest<'a> {
+    /// The change.
+    pub change: DeployChange<'a>,
+    /// Time until a node restores its earlier files without a confirmation.
+    pub confirm: Duration,
+    /// Batches and stop conditions.
+    pub limits: RolloutLimits,
+    /// Pause between batches.
+    pub pause: Duration,
+}
+
+/// The first step, with its inputs.
+enum FirstStep {
+    Deploy(ConfigDeployInput),
+    Revert(ConfigRevertInput),
+}
+
+impl DeployRequest<'_> {
+    fn first_step(&self, deployment: &str) -> FirstStep {
+        let (deployment, confirm_seconds) = (deployment.to_owned(), self.confirm.as_secs());
+        match self.change {
+            DeployChange::Deploy { directory, noop } => {
+                let DeployDirectory { files, executables } = directory.clone();
+                FirstStep::Deploy(ConfigDeployInput {
+                    deployment,
+                    files,
+                    executables,
+                    confirm_seconds,
+                    noop,
+                })
+            }
+            DeployChange::Revert => {
+                FirstStep::Revert(ConfigRevertInput { deployment, confirm_seconds })
+            }
+        }
+    }
+}
+
+impl FleetConnection {
+    /// Changes the files of the nodes' daemons, batch by batch. An interrupt ends the command; nodes whose deployment was not confirmed restore their
+    /// earlier files.
+    pub async fn deploy_config(
+        &self,
+        request: &DeployRequest<'_>,
+        found: DiscoveredNodes,
+        observer: &dyn RequestObserver,
+    ) -> Result<DeployReport, FleetRequestError> {
+        let started = Instant::now();
+        let DiscoveredNodes { nodes, filter, .. } = found;
+        let deployment = Uuid::now_v7().to_string();
+        let deployer = ConfigDeployer {
+            channel: self.step_channel(filter),
+            first: request.first_step(&deployment),
+            deployment: deployment.clone(),
+            confirm: request.confirm,
+        };
+        observer.observe(RequestEvent::CallsStarted(nodes.len()));
+        let mut report = DeployReport { deployment, ..DeployReport::default() };
+        let pace = BatchPace { limits: request.limits, pause: request.pause };
+        report.stop = run_batches(&nodes, pace, observer, async |batch| {
+            let ended = deployer.deploy_to_batch(batch, &mut report.nodes).await;
+            observer.observe(RequestEvent::RepliesCounted(report.nodes.len()));
+            let progress =
+                BatchProgress { failed: report.unsuccessful_count(), results: report.nodes.len() };
+            (ended, progress)
+        })
+        .await?;
+        report.add_not_completed(nodes);
+        report.took = started.elapsed();
+        Ok(report)
+    }
+}
+
+/// Sends a deployment to nodes.
+struct ConfigDeployer {
+    channel: StepChannel,
+    first: FirstStep,
+    deployment: String,
+    confirm: Duration,
+}
+
+impl ConfigDeployer {
+    async fn deploy_to_batch(
+        &self,
+        batch: BTreeSet<Identity>,
+        results: &mut BTreeMap<Identity, NodeDeployResult>,
+    ) -> Result<(), ClientError> {
+        let answers = match &self.first {
+            FirstStep::Deploy(input) => self.channel.ask_nodes(&DEPLOY, input, batch).await?,
+            FirstStep::Revert(input) => self.channel.ask_nodes(&REVERT, input, batch).await?,
+        };
+        // A node counts from when it replaced its files, which is later than this.
+        let deadline = Instant::now() + self.confirm;
+        let mut waiting = BTreeMap::new();
+        for (node, answer) in answers {
+            match read_first_answer(answer) {
+                FirstAnswer::Pending(output) => drop(waiting.insert(node, output)),
+                FirstAnswer::Ended(result) => drop(results.insert(node, result)),
+            }
+        }
+        self.confirm_nodes(waiting, deadline, results).await
+    }
+
+    /// Confirms until all nodes have replied, or until they have restored their earlier files.
+    async fn confirm_nodes(
+        &self,
+        mut waiting: BTreeMap<Identity, ConfigDeployOutput>,
+        deadline: Instant,
+        results: &mut BTreeMap<Identity, NodeDeployResult>,
+    ) -> Result<(), ClientError> {
+        let input = ConfigConfirmInput { deployment: self.deployment.clone() };
+        while !waiting.is_empty() {
+            let nodes: BTreeSet<Identity> = waiting.keys().cloned().collect();
+            let is_last = Instant::now() + CONFIRM_PAUSE >= deadline;
+            for (node, answer) in self.channel.ask_once(&CONFIRM, &input, nodes).await? {
+                let Some(outcome) = read_confirmation(answer, is_last) else { continue };
+                let Some(output) = waiting.remove(&node) else { continue };
+                let outcome = match outcome {
+                    // It did not reply to the first step either.
+                    NodeDeployOutcome::Unconfirmed(_) if output.deployment.is_empty() => {
+                        NodeDeployOutcome::NoReply("no reply to the deployment".to_owned())
+                    }
+                    outcome => outcome,
+                };
+                results.insert(node, NodeDeployResult::new(outcome, output));
+            }
+            if !waiting.is_empty() {
+                tokio::time::sleep(CONFIRM_PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the first step ended on a node.
+enum FirstAnswer {
+    /// It waits for the confirmation.
+    Pending(ConfigDeployOutput),
+    /// Nothing is to be confirmed.
+    Ended(NodeDeployResult),
+}
+
+fn read_first_answer(answer: StepAnswer<ConfigDeployOutput>) -> FirstAnswer {
+    let ended =
+        |outcome| FirstAnswer::Ended(NodeDeployResult::new(outcome, ConfigDeployOutput::default()));
+    let output = match answer {
+        StepAnswer::Done(output) => output,
+        StepAnswer::Failed(message) | StepAnswer::Busy(message) => {
+            return ended(NodeDeployOutcome::Failed(message));
+        }
+        StepAnswer::Absent => return ended(NodeDeployOutcome::NoReply("not connected".to_owned())),
+        // It may have replaced its files: then it accepts the confirmation.
+        StepAnswer::Silent => return FirstAnswer::Pending(ConfigDeployOutput::default()),
+    };
+    let outcome = match output.state.as_str() {
+        deploy_state::UNCHANGED => NodeDeployOutcome::Unchanged,
+        deploy_state::PLANNED => NodeDeployOutcome::Planned,
+        deploy_state::CONFIRMED => NodeDeployOutcome::Confirmed,
+        deploy_state::REVERTED => NodeDeployOutcome::Reverted,
+        _ => return FirstAnswer::Pending(output),
+    };
+    FirstAnswer::Ended(NodeDeployResult::new(outcome, output))
+}
+
+/// The outcome of a confirmation; `None` if it is to be repeated. A refusal stays one: the node restores its files.
+fn read_confirmation(
+    answer: StepAnswer<ConfigConfirmOutput>,
+    is_last: bool,
+) -> Option<NodeDeployOutcome> {
+    let unconfirmed = |message: String| Some(NodeDeployOutcome::Unconfirmed(message));
+    match answer {
+        StepAnswer::Done(output) => {
+            if output.state == deploy_state::CONFIRMED {
+                Some(NodeDeployOutcome::Confirmed)
+            } else {
+                unconfirmed(format!("unexpected state {:?}", output.state))
+            }
+        }
+        StepAnswer::Failed(message) => unconfirmed(message),
+        _ if !is_last => None,
+        StepAnswer::Busy(message) => unconfirmed(message),
+        StepAnswer::Absent => unconfirmed("not connected".to_owned()),
+        StepAnswer::Silent => unconfirmed("no reply".to_owned()),
+    }
+}

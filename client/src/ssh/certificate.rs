@@ -1,0 +1,240 @@
+//! The caller's own SSH key and its certificate: both are kept in the cache of the fleet, and a new certificate is asked for when the present one ends soon.
+//!
+//! The private key never leaves the directory. A certificate that this caller, this key and the account token do not fit is replaced.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_base::unix_millis_now;
+use muster_calls::{CallEvent, CallTarget, ClientError, DIRECTORY_TIMEOUT, RpcCall};
+use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput};
+use muster_ddl::{Action as _, AgentContract as _};
+use muster_files::files::{self, FileAccessError};
+use muster_filter::{FilterError, NodeFilter};
+use muster_sshcert::{
+    CertificateError, MAX_CERTIFICATE_BYTES, SshUserKey, SubjectKeyError, UserCertificate,
+};
+use muster_wire::identity::Identity;
+use muster_wire::status::ReplyReason;
+use muster_wire::token::Seconds;
+
+use crate::cache_file::{read_cache_file, replace_cache_file};
+use crate::fleet::FleetConnection;
+
+/// A certificate that is valid for less than this is replaced, in seconds.
+const MIN_VALIDITY_SECONDS: Seconds = 5 * 60;
+/// Largest file of a private key, in bytes.
+const MAX_KEY_FILE_BYTES: u64 = 4096;
+/// Time limit of the action.
+const SIGN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most hosts that are asked, one after the other.
+const MAX_ASKED_HOSTS: usize = 3;
+
+/// The files of a key and its certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshIdentity {
+    /// The private key.
+    pub key: PathBuf,
+    /// The certificate.
+    pub certificate: PathBuf,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum SshCertificateError {
+    /// The account token lists no authority.
+    #[error("this fleet has no SSH authority")]
+    NoAuthority,
+    /// No node has the agent.
+    #[error(
+        "no node with the agent {} was found, so no certificate can be signed",
+        SshCaAgent::NAME
+    )]
+    NoSigner,
+    /// The policy of the host refuses.
+    #[error("{node} signs no certificate for this caller: {message}")]
+    Denied {
+        /// The host.
+        node: Identity,
+        /// Its message.
+        message: String,
+    },
+    /// The host failed.
+    #[error("{node} did not sign a certificate: {message}")]
+    Failed {
+        /// The host.
+        node: Identity,
+        /// Its message.
+        message: String,
+    },
+    /// No host replied.
+    #[error("{0} did not reply with a certificate")]
+    Silent(Identity),
+    /// The reply cannot be read.
+    #[error("{node} replied with values that are not those of the action {}", SshSign::NAME)]
+    Reply {
+        /// The host.
+        node: Identity,
+        /// The error.
+        source: serde_json::Error,
+    },
+    /// The certificate is not one for this caller and key.
+    #[error("{node} replied with a certificate that nodes would refuse")]
+    Unusable {
+        /// The host.
+        node: Identity,
+        /// The error.
+        source: CertificateError,
+    },
+    /// The certificate is for another caller or key.
+    #[error("{0} replied with a certificate for another caller or key")]
+    Foreign(Identity),
+    /// The own key cannot be used.
+    #[error("the key {} cannot be used; remove it to get a new one", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: SubjectKeyError,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot use the files of the SSH key")]
+    File(#[from] FileAccessError),
+    /// The request failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The name of the agent is not valid.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+}
+
+impl FleetConnection {
+    /// The caller's key and a certificate that is valid for five more minutes at least, in this directory.
+    pub async fn prepare_ssh_identity(
+        &self,
+        directory: &Path,
+    ) -> Result<SshIdentity, SshCertificateError> {
+        if self.client.trust().ssh_authorities().is_empty() {
+            return Err(SshCertificateError::NoAuthority);
+        }
+        let identity = SshIdentity {
+            key: directory.join("id_ed25519"),
+            certificate: directory.join("id_ed25519-cert.pub"),
+        };
+        let key = load_or_create_key(&identity.key, self.client.identity())?;
+        if self.has_valid_certificate(&identity.certificate, &key) {
+            return Ok(identity);
+        }
+        let public_key = key
+            .public_text()
+            .map_err(|source| SshCertificateError::Key { path: identity.key.clone(), source })?;
+        let (node, text) = self.ask_for_certificate(&public_key).await?;
+        let certificate = UserCertificate::parse_line(&text)
+            .and_then(|certificate| self.verify_certificate(&certificate).map(|()| certificate))
+            .map_err(|source| SshCertificateError::Unusable { node: node.clone(), source })?;
+        if !self.is_own(&certificate, &key) {
+            return Err(SshCertificateError::Foreign(node));
+        }
+        replace_cache_file(&identity.certificate, format!("{text}\n").as_bytes())?;
+        Ok(identity)
+    }
+
+    fn verify_certificate(&self, certificate: &UserCertificate) -> Result<(), CertificateError> {
+        certificate.verify(self.client.trust().ssh_authorities(), unix_millis_now() / 1000)
+    }
+
+    fn is_own(&self, certificate: &UserCertificate, key: &SshUserKey) -> bool {
+        let key_id = certificate.key_id();
+        key_id.caller == *self.client.identity()
+            && key_id.key == self.client.key()
+            && certificate.is_for(&key.subject())
+    }
+
+    fn has_valid_certificate(&self, path: &Path, key: &SshUserKey) -> bool {
+        let Some(bytes) = read_cache_file(path, MAX_CERTIFICATE_BYTES) else { return false };
+        let certificate = UserCertificate::parse_line(&String::from_utf8_lossy(&bytes));
+        certificate.is_ok_and(|certificate| {
+            let until = unix_millis_now() / 1000 + MIN_VALIDITY_SECONDS;
+            self.is_own(&certificate, key)
+                && certificate.expires() > until
+                && self.verify_certificate(&certificate).is_ok()
+        })
+    }
+
+    /// Asks hosts with the agent, one after the other, until one signs.
+    async fn ask_for_certificate(
+        &self,
+        public_key: &str,
+    ) -> Result<(Identity, String), SshCertificateError> {
+        let filter = NodeFilter::default().with_agent(SshCaAgent::NAME)?;
+        let hosts = self.find_hosts(&filter).await?;
+        let mut last_error = SshCertificateError::NoSigner;
+        for node in hosts.into_iter().take(MAX_ASKED_HOSTS) {
+            match self.ask_host(&node, public_key).await {
+                Ok(certificate) => return Ok((node, certificate)),
+                Err(error) => last_error = error,
+            }
+        }
+        Err(last_error)
+    }
+
+    async fn find_hosts(&self, filter: &NodeFilter) -> Result<BTreeSet<Identity>, ClientError> {
+        match self.client.find_registered(filter, DIRECTORY_TIMEOUT).await {
+            Ok(found) if !found.nodes.is_empty() => Ok(found.nodes),
+            // Without a directory, or with one that has not read all records, the nodes are asked.
+            Ok(_) | Err(_) => Ok(self.client.discover_nodes(filter).await?.nodes),
+        }
+    }
+
+    async fn ask_host(
+        &self,
+        node: &Identity,
+        public_key: &str,
+    ) -> Result<String, SshCertificateError> {
+        let input = SshSignInput { public_key: public_key.to_owned(), lifetime: None };
+        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let call = RpcCall::of_action::<SshSign>(&input, target).map_err(ClientError::from)?;
+        let mut events = self.client.call(RpcCall {
+            timeout: Some(SIGN_TIMEOUT),
+            wait: SIGN_TIMEOUT + self.listen,
+            ..call
+        });
+        while let Some(event) = events.next().await {
+            let received = match event {
+                CallEvent::Reply(received) => received,
+                CallEvent::Failed(error) => return Err(error.into()),
+                _ => continue,
+            };
+            if received.is_ok() {
+                let output = received
+                    .read_outputs::<SshSign>()
+                    .map_err(|source| SshCertificateError::Reply { node: node.clone(), source })?;
+                return Ok(output.certificate);
+            }
+            let (node, message) = (node.clone(), received.reply.statusmsg);
+            return Err(match received.reply.reason {
+                Some(ReplyReason::Denied { .. }) => SshCertificateError::Denied { node, message },
+                _ => SshCertificateError::Failed { node, message },
+            });
+        }
+        Err(SshCertificateError::Silent(node.clone()))
+    }
+}
+
+/// The key in this file. Another process may create it at the same time; both then use the same one.
+fn load_or_create_key(path: &Path, caller: &Identity) -> Result<SshUserKey, SshCertificateError> {
+    let unusable = |source| SshCertificateError::Key { path: path.to_owned(), source };
+    if !path.exists() {
+        if let Some(directory) = path.parent() {
+            files::create_private_directory(directory)?;
+        }
+        let key = SshUserKey::generate(caller.as_str()).map_err(unusable)?;
+        let created = files::create_secret(path, key.private_text().map_err(unusable)?.as_bytes());
+        if created.is_ok() {
+            return Ok(key);
+        }
+    }
+    let text = files::read_secret(path, MAX_KEY_FILE_BYTES)?;
+    SshUserKey::parse(&text).map_err(unusable)
+}

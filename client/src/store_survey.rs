@@ -1,0 +1,41 @@
+//! What the broker stores and the directory answer to one caller, for diagnosis.
+
+use muster_calls::{ClientError, DIRECTORY_AGENT, DirectoryError, TrustLookupError};
+use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
+use muster_wire::identity::Identity;
+
+use crate::directory::QUERY_TIMEOUT;
+use crate::fleet::FleetConnection;
+
+/// What was answered.
+#[derive(Debug)]
+pub struct StoreSurvey {
+    /// Whether the connected server has `JetStream`.
+    pub has_jetstream: bool,
+    /// Whether the newest account token can be read from its store.
+    pub trust: Result<(), TrustLookupError>,
+    /// What the directory says of itself; `None` if this caller may not ask it.
+    pub directory: Option<Result<DirectoryStatusOutput, DirectoryError>>,
+    /// The services that may answer for the directory, according to the account token.
+    pub directories: Vec<Identity>,
+}
+
+impl FleetConnection {
+    /// Asks the store of the account token, and the directory.
+    pub async fn survey_stores(&self) -> StoreSurvey {
+        let input = DirectoryQueryInput::default();
+        let (trust, directory) = tokio::join!(
+            self.client.refresh_trust(),
+            self.client.query_directory("status", &input, QUERY_TIMEOUT)
+        );
+        StoreSurvey {
+            has_jetstream: self.client.bus().has_jetstream(),
+            trust: trust.map(drop),
+            directory: match directory {
+                Err(DirectoryError::Client(ClientError::NotGranted { .. })) => None,
+                answer => Some(answer),
+            },
+            directories: self.client.trust().services_for(DIRECTORY_AGENT).cloned().collect(),
+        }
+    }
+}

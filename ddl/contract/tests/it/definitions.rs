@@ -1,0 +1,72 @@
+//! The committed documents equal the generated ones, byte for byte. `UPDATE_GOLDEN=1` rewrites them.
+
+use std::path::Path;
+use std::{env, fs};
+
+use muster_contract::again::AgainAgent;
+use muster_contract::catalog::CatalogAgent;
+use muster_contract::config::ConfigAgent;
+use muster_contract::filecopy::FilecopyAgent;
+use muster_contract::filemgr::FilemgrAgent;
+use muster_contract::ledger::LedgerAgent;
+use muster_contract::motd::MotdAgent;
+use muster_contract::nettest::NettestAgent;
+use muster_contract::package::PackageAgent;
+use muster_contract::permit::PermitAgent;
+use muster_contract::process::ProcessAgent;
+use muster_contract::restart::RestartAgent;
+use muster_contract::rpcutil::RpcutilAgent;
+use muster_contract::schedule::ScheduleAgent;
+use muster_contract::service::ServiceAgent;
+use muster_contract::shell::ShellAgent;
+use muster_contract::ssh::{SshAgent, SshCaAgent};
+use muster_contract::tunnel::TunnelAgent;
+
+use crate::generator::generate_document;
+
+/// The agents whose actions are types.
+fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
+    vec![
+        generate_document::<AgainAgent>(),
+        generate_document::<CatalogAgent>(),
+        generate_document::<ConfigAgent>(),
+        generate_document::<FilecopyAgent>(),
+        generate_document::<FilemgrAgent>(),
+        generate_document::<LedgerAgent>(),
+        generate_document::<MotdAgent>(),
+        generate_document::<NettestAgent>(),
+        generate_document::<PackageAgent>(),
+        generate_document::<PermitAgent>(),
+        generate_document::<ProcessAgent>(),
+        generate_document::<RestartAgent>(),
+        generate_document::<RpcutilAgent>(),
+        generate_document::<ScheduleAgent>(),
+        generate_document::<ServiceAgent>(),
+        generate_document::<ShellAgent>(),
+        generate_document::<SshAgent>(),
+        generate_document::<SshCaAgent>(),
+        generate_document::<TunnelAgent>(),
+    ]
+}
+
+#[test]
+fn documents_are_generated_from_the_types_of_their_actions() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents");
+    let mut differences = Vec::new();
+    for (name, document) in generated_documents() {
+        let path = directory.join(format!("{name}.json"));
+        let document = document.unwrap_or_else(|problem| panic!("{problem}"));
+        if env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &document).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        let lines = committed.lines().zip(document.lines()).enumerate();
+        let first =
+            lines.map(|(at, (old, new))| (at + 1, old, new)).find(|(_, old, new)| old != new);
+        if committed != document {
+            differences.push(format!("{name}.json: {first:?}"));
+        }
+    }
+    let advice = "UPDATE_GOLDEN=1 rewrites the documents";
+    assert!(differences.is_empty(), "{}\n{advice}", differences.join("\n"));
+}

@@ -1,0 +1,170 @@
+//! Runs the engine for one call: reads the catalog, takes the locks, streams events and builds the reply.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::base::error_chain;
+use muster_api::system::StateDir;
+use muster_api::{ActionError, BlockingContext};
+use muster_contract::catalog::{CatalogRunEvent, CatalogRunOutcome};
+use muster_engine::ResourceEngine;
+use muster_engine::catalog::{self, Catalog};
+use muster_engine::lock::{CatalogRunLock, LockError, puppet_state_dirs};
+use muster_engine::report::{ResourceEvent, RunEvent, RunReport};
+use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
+use muster_engine::type_source::machine_type_sources;
+use serde_json::json;
+
+use crate::catalog::options::Options;
+
+/// Maximum number of events in one reply; the report on the node contains all of them.
+const MAX_LISTED_EVENTS: usize = 1000;
+/// Suggested retry delay in a `busy` reply.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Source of the catalog.
+#[derive(Debug)]
+pub(crate) enum CatalogSource {
+    /// Text sent by the caller.
+    Given(String),
+    /// A file on the node.
+    File(String),
+    /// The catalog of the last run that began.
+    Stored,
+}
+
+/// The outcome of a run and a later one, with the totals of both and the id of the later one.
+pub(crate) fn add_outcome(
+    earlier: CatalogRunOutcome,
+    later: CatalogRunOutcome,
+) -> CatalogRunOutcome {
+    let is_changed = [&earlier, &later].iter().any(|outcome| outcome.status == "changed");
+    let mut events = earlier.events;
+    events.extend(later.events);
+    events.truncate(MAX_LISTED_EVENTS);
+    CatalogRunOutcome {
+        status: if is_changed { "changed".to_owned() } else { later.status },
+        exit_code: earlier.exit_code | later.exit_code,
+        changed: earlier.changed + later.changed,
+        failed: earlier.failed + later.failed,
+        events,
+        ..later
+    }
+}
+
+/// Applies a catalog and returns the reply. Sends each event as it happens if the caller asked for progress.
+pub(crate) fn apply_catalog(
+    cx: &BlockingContext,
+    settings: &Options,
+    source: CatalogSource,
+    run_options: RunOptions,
+) -> Result<CatalogRunOutcome, ActionError> {
+    let state = open_state_dir(settings)?;
+    let bytes = read_catalog(cx, settings, source)?;
+    let catalog = Catalog::parse(&bytes, cx.node.identity().as_str())
+        .map_err(|error| invalid_catalog_error(&error))?;
+    let engine = ResourceEngine::new(Arc::clone(&cx.system))
+        .with_type_source(machine_type_sources(&cx.system));
+    let engine = if run_options.noop { engine.to_read_only() } else { engine };
+    let puppets = settings.puppet_state.clone();
+    let puppets = puppets.unwrap_or_else(|| puppet_state_dirs(cx.system.root()));
+    let lock_timeout = Duration::from_secs(settings.lock_wait);
+    let _run_lock = CatalogRunLock::acquire(&state, &puppets, lock_timeout)
+        .map_err(|error| lock_action_error(&error))?;
+    let run_options = RunOptions {
+        run_id: uuid::Uuid::now_v7().to_string(),
+        cancel: cx.cancel_flag.clone(),
+        ..run_options
+    };
+    let mut on_event = |event: &RunEvent| {
+        if let RunEvent::Log(log) = event {
+            cx.emit_event(json!({"message": format!("{}: {}", log.source, log.message)}));
+        }
+    };
+    let source = (&catalog, bytes.as_slice());
+    let report = run::apply_stored_catalog(&engine, source, &state, &run_options, &mut on_event)
+        .map_err(|error| match error {
+            CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
+            CatalogRunError::State(error) => ActionError::from_cause(error),
+        })?;
+    build_outcome(&report)
+}
+
+pub(crate) fn open_state_dir(options: &Options) -> Result<StateDir, ActionError> {
+    Ok(StateDir::open(&options.state_dir)?)
+}
+
+/// Reads the bytes of the catalog.
+pub(crate) fn read_catalog(
+    cx: &BlockingContext,
+    options: &Options,
+    source: CatalogSource,
+) -> Result<Vec<u8>, ActionError> {
+    match source {
+        CatalogSource::Given(text) => Ok(text.into_bytes()),
+        CatalogSource::File(path) => {
+            Ok(cx.system.read_file(path.as_ref(), catalog::MAX_CATALOG_BYTES)?)
+        }
+        CatalogSource::Stored => open_state_dir(options)?
+            .read_file(run_files::CATALOG_FILE, catalog::MAX_CATALOG_BYTES)?
+            .ok_or_else(|| {
+                ActionError::failed(
+                    "this node has no catalog of an earlier run; `puppet apply` with a manifest leaves none",
+                )
+            }),
+    }
+}
+
+pub(crate) fn invalid_catalog_error(error: &catalog::CatalogError) -> ActionError {
+    ActionError::invalid_input(format!("invalid catalog: {}", error_chain(error)))
+}
+
+fn lock_action_error(error: &LockError) -> ActionError {
+    let message = error_chain(error);
+    match error {
+        LockError::Running { .. } | LockError::Puppet { .. } => {
+            ActionError::busy(message, RETRY_AFTER)
+        }
+        LockError::Disabled { .. } | LockError::System(_) => ActionError::failed(message),
+    }
+}
+
+fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
+    let statuses = &report.resource_statuses;
+    let count = |has_status: fn(&muster_engine::report::ResourceStatus) -> bool| {
+        statuses.iter().filter(|status| has_status(status)).count()
+    };
+    let all = statuses.iter().flat_map(|status| {
+        let to_event = |event: &ResourceEvent| CatalogRunEvent {
+            resource: status.resource.clone(),
+            property: event.property.clone(),
+            status: event.status.to_owned(),
+            message: event.message.clone(),
+        };
+        status.events.iter().map(to_event)
+    });
+    let outcome = CatalogRunOutcome {
+        status: report.status.to_owned(),
+        exit_code: report.exit_code(),
+        resources: statuses.len(),
+        changed: count(|status| status.changed),
+        failed: count(|status| status.failed || status.failed_to_restart),
+        skipped: count(|status| status.skipped),
+        pending: report.pending_refreshes.len(),
+        events: all.take(MAX_LISTED_EVENTS).collect(),
+        run: report.transaction_uuid.clone(),
+    };
+    if report.status != "failed" {
+        return Ok(outcome);
+    }
+    let names: Vec<&str> = statuses
+        .iter()
+        .filter(|status| status.failed || status.failed_to_restart)
+        .map(|status| status.resource.as_str())
+        .take(5)
+        .collect();
+    let more = outcome.failed.saturating_sub(names.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let failed = ActionError::failed(format!("the run failed: {}{more}", names.join(", ")));
+    Err(failed.with_output(&outcome))
+}

@@ -1,0 +1,81 @@
+//! `find`: the state of one resource, and whether Puppet manages it. `search`: the state of all resources of a type.
+
+use std::sync::Arc;
+
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::puppetral::engines::{
+    EngineFactory, check_foreign, from_engine_error, read_only_for_own_types,
+};
+use crate::puppetral::{managed, properties};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PuppetralFindInput {
+    #[serde(rename = "type")]
+    type_name: String,
+    name: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PuppetralFindOutput {
+    #[serde(rename = "type")]
+    type_name: String,
+    name: String,
+    /// True, false, or "unknown".
+    managed: Value,
+    properties: Map<String, Value>,
+}
+
+pub(crate) fn find_resource(
+    engines: &Arc<EngineFactory>,
+    cx: &BlockingContext,
+    input: PuppetralFindInput,
+) -> Result<PuppetralFindOutput, ActionError> {
+    let engine = engines.engine_for(&cx.system);
+    let (type_name, name) = (input.type_name.to_lowercase(), input.name);
+    // The name is passed to the program that provides the type, so the operator must have allowed the type.
+    check_foreign(&engines.options, &engine, &type_name)?;
+    let engine = read_only_for_own_types(engine, &type_name);
+    let state = engine.find_state(&type_name, &name).map_err(from_engine_error)?;
+    let resource = engine.empty_resource(&type_name, &name).map_err(from_engine_error)?;
+    let managed = managed::look_up_managed(&*cx.system, &engines.options, &resource)?;
+    Ok(PuppetralFindOutput {
+        properties: properties::declared_properties(&engine, &type_name, &state.values),
+        managed: managed.into(),
+        type_name,
+        name,
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PuppetralSearchInput {
+    #[serde(rename = "type")]
+    type_name: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PuppetralSearchOutput {
+    #[serde(rename = "type")]
+    type_name: String,
+    /// Properties by title.
+    resources: Map<String, Value>,
+    count: usize,
+}
+
+pub(crate) fn search_resources(
+    engines: &Arc<EngineFactory>,
+    cx: &BlockingContext,
+    PuppetralSearchInput { type_name }: PuppetralSearchInput,
+) -> Result<PuppetralSearchOutput, ActionError> {
+    let engine = engines.engine_for(&cx.system);
+    let type_name = type_name.to_lowercase();
+    let engine = read_only_for_own_types(engine, &type_name);
+    let found = engine.list_instances(&type_name).map_err(from_engine_error)?;
+    let declared = |values| properties::declared_properties(&engine, &type_name, values).into();
+    let resources: Map<String, Value> =
+        found.iter().map(|(title, values)| (title.clone(), declared(values))).collect();
+    Ok(PuppetralSearchOutput { count: resources.len(), type_name, resources })
+}

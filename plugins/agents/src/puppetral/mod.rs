@@ -1,0 +1,77 @@
+//! `puppetral`: applies single resources to a machine, and reads their current state.
+//!
+//! One resource per call, validated before anything is changed. Changes on one node are serialised, and wait until a run of Puppet has ended; reading
+//! and planning do not wait. [`Options`] restrict what may be changed. The engine implements the resources; this crate accesses files, users and
+//! processes only through the engine and the system layer.
+
+mod actions;
+mod change;
+mod engines;
+mod managed;
+mod options;
+mod policy;
+mod properties;
+mod puppet;
+mod report;
+mod run_lock;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use muster_api::ddl::AgentDdl;
+use muster_api::{Agent, AgentBuilder, AgentError, DaemonContext, NodePlugin, PluginError};
+
+pub use options::Options;
+
+use actions::{apply, read};
+use change::ResourceChanger;
+use engines::EngineFactory;
+
+/// Builds the agent with every action that its DDL declares.
+pub fn build_agent(options: Options) -> Result<Agent, AgentError> {
+    add_actions(Agent::builtin("puppetral")?, options)
+}
+
+/// Builds the agent with a schema that is already parsed. The agent owns the queue of its node's changes, so each node in a process needs its own
+/// agent.
+pub fn build_agent_with_schema(
+    schema: Arc<AgentDdl>,
+    options: Options,
+) -> Result<Agent, AgentError> {
+    add_actions(Agent::builder_from_ddl(schema), options)
+}
+
+fn add_actions(agent: AgentBuilder, options: Options) -> Result<Agent, AgentError> {
+    let engines = Arc::new(EngineFactory::new(Arc::new(options)));
+    let changer = Arc::new(ResourceChanger::new(Arc::clone(&engines)));
+    agent
+        .action("do", &changer, apply::apply_resource)
+        .action("plan", &changer, apply::plan_resource)
+        .blocking_action("find", &engines, read::find_resource)
+        .blocking_action("search", &engines, read::search_resources)
+        .build()
+}
+
+/// The agent `puppetral`.
+#[derive(Debug, Clone)]
+pub struct PuppetralPlugin(Options);
+
+impl NodePlugin for PuppetralPlugin {
+    const NAME: &'static str = "puppetral";
+    type Options = Options;
+    type Shared = ();
+
+    fn configure(
+        mut options: Options,
+        daemon: &DaemonContext,
+        (): (),
+    ) -> Result<Self, PluginError> {
+        options.state_dir.get_or_insert_with(|| daemon.state.join("engine"));
+        Ok(Self(options))
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(self.0.clone())
+    }
+}

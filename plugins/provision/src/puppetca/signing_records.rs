@@ -1,0 +1,55 @@
+//! Records which request was signed for a name.
+//!
+//! The authority deletes requests when it signs them, so later calls could not match a certificate to its request. The record is written
+//! before signing, so that a repeated call after a crash succeeds.
+
+use std::path::PathBuf;
+
+use muster_api::system::{StateDir, SystemError};
+use serde::{Deserialize, Serialize};
+
+use crate::puppetca::name::CertName;
+
+const MAX_RECORD_BYTES: u64 = 4096;
+
+/// The records, one file per name.
+#[derive(Debug)]
+pub(crate) struct SigningRecordStore {
+    directory: PathBuf,
+}
+
+/// The request that is about to be signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SigningRecord {
+    pub(crate) fingerprint: String,
+    pub(crate) public_key: String,
+}
+
+impl SigningRecordStore {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Syncs the record to disk.
+    pub(crate) fn write_record(
+        &self,
+        name: &CertName,
+        record: &SigningRecord,
+    ) -> Result<(), SystemError> {
+        let text = serde_json::to_vec(record).unwrap_or_default();
+        StateDir::open(&self.directory)?.replace_file(name.as_str(), &text)
+    }
+
+    /// The record of a name, if it exists and can be read.
+    pub(crate) fn read_record(
+        &self,
+        name: &CertName,
+    ) -> Result<Option<SigningRecord>, SystemError> {
+        let text = StateDir::open(&self.directory)?.read_file(name.as_str(), MAX_RECORD_BYTES)?;
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+
+    pub(crate) fn remove_record(&self, name: &CertName) -> Result<(), SystemError> {
+        StateDir::open(&self.directory)?.remove_file(name.as_str())
+    }
+}
