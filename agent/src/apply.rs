@@ -18,6 +18,7 @@ use muster_engine::puppet::{self, PuppetTypes};
 use muster_engine::report::{RunEvent, RunLogEntry, RunLogLevel, RunReport};
 use muster_engine::run::{self, RunOptions};
 use muster_engine::{ResourceEngine, ResourceTypeSource, lint};
+use muster_files::read_limited;
 use muster_system::command::CancelFlag;
 use muster_system::real::RealSystem;
 use muster_system::{StateDir, System};
@@ -140,21 +141,18 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
 
 fn read_catalog(arguments: &ApplyArgs) -> anyhow::Result<Vec<u8>> {
     let path = arguments.file.display();
-    let mut bytes = Vec::new();
     let reader: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
         Box::new(io::stdin())
     } else {
         let file = std::fs::File::open(&arguments.file);
         Box::new(file.with_context(|| format!("cannot read the catalog {path}"))?)
     };
-    reader
-        .take(catalog::MAX_CATALOG_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read the catalog {path}"))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::MAX_CATALOG_BYTES {
-        bail!("the catalog {path} exceeds {} bytes", catalog::MAX_CATALOG_BYTES);
+    match read_limited(reader, catalog::MAX_CATALOG_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            bail!("the catalog {path} exceeds {} bytes", catalog::MAX_CATALOG_BYTES)
+        }
+        read => read.with_context(|| format!("cannot read the catalog {path}")),
     }
-    Ok(bytes)
 }
 
 fn parse_catalog(arguments: &ApplyArgs, bytes: &[u8]) -> anyhow::Result<Catalog> {

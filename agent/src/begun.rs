@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use muster_base::replace_file;
+use muster_files::replace_file;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_TTL_MILLIS;

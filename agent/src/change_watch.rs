@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use muster_agents::motd::{MotdRenderer, NodeSnapshot};
 use muster_api::FindingLevel;
 use muster_api::system::System;
-use muster_base::FileStamp;
 use muster_engine::run::run_files::SUMMARY_FILE;
+use muster_files::FileStamp;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 

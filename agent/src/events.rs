@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use muster_agents::nrpe::{CheckMonitor, StoredCheckEvent};
 use muster_agents::restart::{RestartCycle, RestartState, RestartStore};
-use muster_api::base::{error_chain, replace_file};
+use muster_api::base::error_chain;
 use muster_api::system::SystemError;
 use muster_bus::{Bus, BusError};
 use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
+use muster_files::replace_file;
 use muster_puppet::again::AgainMonitor;
 use muster_puppet::again::plan::state::StoredAgainEvent;
 use muster_wire::event::FleetEvent;

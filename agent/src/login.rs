@@ -13,10 +13,10 @@ use std::time::Duration;
 use muster_agents::ssh::LoginOptions;
 use muster_api::FindingLevel;
 use muster_api::base::error_chain;
-use muster_base::replace_file;
 use muster_contract::ssh::{SshAgent, SshLogin};
 use muster_ddl::{Action as _, AgentContract as _};
 use muster_files::bind_socket;
+use muster_files::replace_file;
 use muster_filter::KnownLookups;
 use muster_policy::{PolicyPrincipal, PolicyQuery};
 use muster_sshcert::{

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::FindingLevel;
-use muster_base::{format_millis, replace_file};
+use muster_base::format_millis;
+use muster_files::replace_file;
 use muster_puppet::permits::PermitClient;
 use tokio::sync::mpsc;
 

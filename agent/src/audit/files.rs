@@ -7,7 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-use muster_base::replace_file;
+use muster_files::replace_file;
 use muster_wire::audit::{AuditAnchor, ChainPosition, HeadRecord};
 use muster_wire::limits;
 use nix::unistd::{AccessFlags, Group};

@@ -12,8 +12,8 @@ use super::settings::SettingOrigin;
 pub enum ConfigError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} has {size} bytes; the limit is {limit} bytes", path.display())]
-    TooLarge { path: PathBuf, size: u64, limit: u64 },
+    #[error("{} has more than {limit} bytes, the limit for this file", path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
     /// Not UTF-8, or not TOML.
     #[error("{origin}: {message}")]
     Syntax { origin: SettingOrigin, message: String },

@@ -13,11 +13,12 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
+use muster_files::read_limited_text;
 use muster_wire::identity::{Identity, SubjectName};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -273,16 +274,13 @@ fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {
-    let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(read_error)?;
-    let mut text = String::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(read_error)?;
-    match text.len() as u64 {
-        size if size > MAX_FILE_BYTES => {
-            Err(ConfigError::TooLarge { path: path.to_owned(), size, limit: MAX_FILE_BYTES })
+    let read = File::open(path).and_then(|file| read_limited_text(file, MAX_FILE_BYTES));
+    read.map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => {
+            ConfigError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES }
         }
-        _ => Ok(text),
-    }
+        _ => ConfigError::Read { path: path.to_owned(), source },
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The machine's name and domain, from local files only: a DNS server that does not respond must not delay the start.
 
 use std::fs::File;
-use std::io::Read as _;
 
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
@@ -33,14 +32,10 @@ pub fn read_host_name() -> HostName {
     )
 }
 
-/// The beginning of a file; empty if it does not exist.
+/// The beginning of a file; empty if it cannot be read.
 fn read_prefix(path: &str) -> String {
-    let mut bytes = Vec::new();
-    if let Ok(file) = File::open(path) {
-        // After a read error, use what was read.
-        let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let read = File::open(path).and_then(|file| muster_files::read_prefix(file, MAX_FILE_BYTES));
+    String::from_utf8_lossy(&read.unwrap_or_default()).into_owned()
 }
 
 /// The kernel's name, with the domain from the name itself, from `/etc/hosts`, or the first search domain.

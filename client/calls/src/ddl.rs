@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -141,7 +141,5 @@ pub(crate) fn read_json_files(directory: Option<&Path>) -> Result<Vec<JsonFile>,
 
 /// Reads at most one byte more than a DDL may have, which suffices to refuse a larger file.
 fn read_prefix(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_DDL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    muster_files::read_prefix(File::open(path)?, MAX_DDL_BYTES as u64 + 1)
 }

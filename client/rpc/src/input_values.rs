@@ -209,9 +209,7 @@ fn read_file(input: &str, path: &Path) -> Result<Vec<u8>, InputValueError> {
 
 /// Reads one byte more than a request can hold, to recognise more.
 fn read_limited(reader: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    reader.take(MAX_REQUEST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    muster_files::read_prefix(reader, MAX_REQUEST_BYTES as u64 + 1)
 }
 
 fn input_text(

@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_base::{encode_hex, sync_parent_directory};
+use muster_base::encode_hex;
 use muster_contract::filecopy::FilecopyInspectOutput;
+use muster_files::sync_parent_directory;
 use muster_wire::identity::Identity;
 use sha2::{Digest as _, Sha256};
 

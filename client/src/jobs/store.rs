@@ -235,10 +235,7 @@ fn read_header(path: &Path) -> Option<JobHeader> {
 
 /// Reads the whole file. A file above the size limit is truncated there.
 fn read_job_file(file: &mut File, path: &Path) -> Result<Vec<u8>, SavedJobError> {
-    let mut bytes = Vec::new();
-    let read = file.take(MAX_READ_BYTES).read_to_end(&mut bytes);
-    read.map_err(file_error("read", path))?;
-    Ok(bytes)
+    Ok(muster_files::read_prefix(file, MAX_READ_BYTES).map_err(file_error("read", path))?)
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_api::base::FileStamp;
 use muster_api::system::{System, SystemError};
 use muster_contract::puppet::PuppetRunOutcome;
 use muster_engine::lock;
+use muster_files::FileStamp;
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;

@@ -2,10 +2,10 @@
 //! one of the servers answers. Configured addresses stay in use, after them.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_base::replace_file;
+use muster_files::{read_limited_text, replace_file};
 use muster_wire::token::BrokerRecord;
 use serde::{Deserialize, Serialize};
 
@@ -214,13 +214,9 @@ impl BrokerFollower {
 }
 
 fn read_text(path: &Path) -> Result<String, FollowError> {
-    let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
-    match read {
-        Ok(_) => Ok(text),
-        Err(source) => Err(FollowError::File { path: path.to_owned(), source }),
-    }
+    File::open(path)
+        .and_then(|file| read_limited_text(file, MAX_FILE_BYTES))
+        .map_err(|source| FollowError::File { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Reads and writes an operator's files: bounded reads; writes are atomic and synced to disk, and secrets have owner-only permissions.
 //! Does not interpret contents.
 
-use muster_base::replace_file;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::{SecretFileError, SecretOwner, Zeroizing};
+use zeroize::Zeroizing;
+
+use crate::bounded::{read_limited, read_limited_text};
+use crate::replace::replace_file;
+use crate::secret::{self, SecretFileError, SecretOwner};
 
 /// A failed file operation.
 #[derive(Debug, thiserror::Error)]
@@ -62,29 +65,25 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, FileAccessError> {
 /// Reads a file of at most `limit` bytes.
 pub fn read_bytes(path: &Path, limit: usize) -> Result<Vec<u8>, FileAccessError> {
     let limit = limit as u64;
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(file_error("read", path))?;
-    if bytes.len() as u64 > limit {
-        return Err(FileAccessError::TooLarge { path: path.to_owned(), limit });
-    }
-    Ok(bytes)
+    let read = File::open(path).and_then(|file| read_limited(file, limit));
+    read.map_err(|source| read_error(source, path, limit))
 }
 
 /// Reads a text of at most `limit` bytes; `path` names the source in errors.
 pub fn read_bounded(source: impl Read, path: &Path, limit: u64) -> Result<String, FileAccessError> {
-    let mut text = String::new();
-    source.take(limit + 1).read_to_string(&mut text).map_err(file_error("read", path))?;
-    if text.len() as u64 > limit {
-        return Err(FileAccessError::TooLarge { path: path.to_owned(), limit });
+    read_limited_text(source, limit).map_err(|source| read_error(source, path, limit))
+}
+
+fn read_error(source: io::Error, path: &Path, limit: u64) -> FileAccessError {
+    match source.kind() {
+        io::ErrorKind::FileTooLarge => FileAccessError::TooLarge { path: path.to_owned(), limit },
+        _ => file_error("read", path)(source),
     }
-    Ok(text)
 }
 
 /// Reads a secret; fails if other users could have read or changed it.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, FileAccessError> {
-    Ok(crate::read_secret(path, SecretOwner::Person, limit)?)
+    Ok(secret::read_secret(path, SecretOwner::Person, limit)?)
 }
 
 /// Creates a directory and its parents, accessible only to the owner.

@@ -2,9 +2,11 @@
 //! any user may read them. Only root and the process's own user may be able to change them, or to replace a directory or link on their path.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+
+use crate::bounded::read_limited_text;
 
 /// Most symbolic links followed on one path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -60,12 +62,12 @@ pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileEr
     let failed = |source| ProtectedFileError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     check_metadata(path, &file.metadata().map_err(failed)?)?;
-    let mut text = String::new();
-    file.take(limit.saturating_add(1)).read_to_string(&mut text).map_err(failed)?;
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
-        return Err(ProtectedFileError::TooLarge { path: path.to_owned(), limit });
-    }
-    Ok(text)
+    read_limited_text(file, limit).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => {
+            ProtectedFileError::TooLarge { path: path.to_owned(), limit }
+        }
+        _ => failed(source),
+    })
 }
 
 /// Checks that no other user can change the target of this path: the file or directory itself, every directory above it, and every

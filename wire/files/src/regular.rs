@@ -3,13 +3,15 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
+
+use crate::bounded::read_limited;
 
 /// Most symbolic links followed on one path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -19,14 +21,7 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// Those of [`open_regular_file`], and [`io::ErrorKind::FileTooLarge`].
 pub fn read_regular_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = open_regular_file(path)?;
-    // One byte more than the limit: the size in the metadata may be out of date, and files in /proc have none.
-    let length = file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if u64::try_from(length).unwrap_or(u64::MAX) > limit {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(bytes)
+    read_limited(open_regular_file(path)?, limit)
 }
 
 /// Opens a regular file for reading. Links of root and of this process's user are followed; one of another user only if its target belongs to the same

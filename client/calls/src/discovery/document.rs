@@ -46,9 +46,10 @@ impl DiscoveryFileFormat {
 
 /// Reads the whole text; `None` if it has more than `limit` bytes.
 pub(super) fn read_bounded(from: impl Read, limit: u64) -> io::Result<Option<String>> {
-    let mut text = String::new();
-    let length = from.take(limit.saturating_add(1)).read_to_string(&mut text)?;
-    Ok((length as u64 <= limit).then_some(text))
+    match muster_files::read_limited_text(from, limit) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// Reads a file's whole text; `None` if it has more than `limit` bytes.

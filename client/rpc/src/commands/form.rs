@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use muster_client::{ReplyFilter, ReplyFilterError};
@@ -104,11 +104,10 @@ pub fn parse_template(
     let Some(path) = text.strip_prefix('@') else {
         return Ok(OutputTemplate::new(text, known)?);
     };
-    let mut source = String::new();
     // Reads one byte more than the limit to detect files that are too large.
     let limit = template::MAX_TEMPLATE_BYTES as u64 + 1;
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_string(&mut source))
+    let source = File::open(path)
+        .and_then(|file| muster_files::read_limited_text(file, limit))
         .map_err(|source| OutputFormError::File { path: path.into(), source })?;
     Ok(OutputTemplate::new(&source, known)?)
 }

@@ -7,12 +7,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_api::base::{StagedFile, encode_hex, sync_parent_directory};
+use muster_api::base::encode_hex;
 use muster_contract::config::{
     ConfigDeployInput, DeployedChange, DeployedName, DeployedNameError, MAX_DEPLOYED_BYTES,
     MAX_DEPLOYED_FILES,
 };
 use muster_files::read_regular_file;
+use muster_files::{StagedFile, sync_parent_directory};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::error::DeployError;

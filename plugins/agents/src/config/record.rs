@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use muster_api::base::replace_file;
 use muster_contract::config::DeployedName;
 use muster_files::read_regular_file;
+use muster_files::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::config::changes::{FileChange, FileContent};

@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_api::base::replace_file;
 use muster_api::system::error::found_or_none;
 use muster_api::system::{FileAttributes, FileEntryKind, FileMetadata, System, SystemError};
+use muster_files::replace_file;
 
 use crate::motd::template::MAX_TEXT_BYTES;
 

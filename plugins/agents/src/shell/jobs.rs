@@ -4,7 +4,8 @@
 //! Whether a job still runs is determined by PID and process start time, so jobs survive a restart of the daemon and a reused PID is not
 //! mistaken for the job.
 
-use muster_api::base::{count_text, replace_file, unix_millis};
+use muster_api::base::{count_text, unix_millis};
+use muster_files::{read_prefix, replace_file};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
@@ -317,11 +318,7 @@ fn files_error(path: &Path, source: io::Error) -> ShellJobError {
 
 fn read_record(directory: &Path) -> Result<ShellJobRecord, ShellJobError> {
     let path = directory.join(RECORD_FILE);
-    let read = || {
-        let mut text = Vec::new();
-        File::open(&path)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
-    };
+    let read = || Ok(serde_json::from_slice(&read_prefix(File::open(&path)?, MAX_RECORD_BYTES)?)?);
     read().map_err(|source| files_error(&path, source))
 }
 

@@ -8,7 +8,7 @@ mod writing;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -209,10 +209,7 @@ impl ConfinedFile {
 
     /// Fails if larger than `limit` bytes.
     pub fn read_content(&self, limit: u64) -> SystemResult<Vec<u8>> {
-        let mut content = Vec::new();
-        (&self.file)
-            .take(limit.saturating_add(1))
-            .read_to_end(&mut content)
+        let content = muster_files::read_prefix(&self.file, limit.saturating_add(1))
             .map_err(file_error("read", &self.path))?;
         let size = self.status.metadata.size.max(content.len() as u64);
         if size > limit {

@@ -3,9 +3,9 @@
 //! Paths are host paths, not node paths: a node below a root keeps its state outside that root. The directory is
 //! private (0700, files 0600), because resources may contain secrets.
 
-use muster_base::replace_file;
+use muster_files::replace_file;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,9 +64,7 @@ impl StateDir {
         if size > limit {
             return Err(SystemError::TooLarge { path: path.clone(), size, limit });
         }
-        let mut content = Vec::new();
-        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(read_error)?;
-        Ok(Some(content))
+        muster_files::read_limited(file, limit).map(Some).map_err(read_error)
     }
 
     /// Replaces a whole file atomically: after a crash either the old or the new content exists.

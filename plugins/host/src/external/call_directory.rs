@@ -1,7 +1,7 @@
 //! The private directory of one call: the files that an external program reads, and the reply that it writes.
 
 use std::fs::{OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
@@ -104,8 +104,7 @@ fn read_reply_file(path: &Path) -> Result<Vec<u8>, ReplyFileError> {
     }
     let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_REPLY_BYTES + 1).read_to_end(&mut bytes)?;
+    let bytes = muster_files::read_prefix(file, MAX_REPLY_BYTES + 1)?;
     match bytes.len() as u64 {
         size if size > MAX_REPLY_BYTES => Err(ReplyFileError::Oversized(size)),
         _ => Ok(bytes),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -212,11 +212,9 @@ fn read_ddl(path: &Path) -> Result<Vec<u8>, AgentLoadError> {
 }
 
 fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, AgentLoadError> {
-    let failed = |source| AgentLoadError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    File::open(path)
+        .and_then(|file| muster_files::read_prefix(file, limit))
+        .map_err(|source| AgentLoadError::Read { path: path.to_owned(), source })
 }
 
 fn resolve_rights(

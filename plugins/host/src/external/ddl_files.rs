@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use muster_api::base::FileStamp;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{System as _, SystemError, SystemResult};
+use muster_files::FileStamp;
 
 /// Maximum search depth below `mcollective/agent`.
 const MAX_SEARCH_DEPTH: usize = 3;

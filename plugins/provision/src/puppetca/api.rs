@@ -3,13 +3,13 @@
 //! Connections use TLS and are verified against the configured authority. Proxies from the environment and redirects are not followed.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::certificate::MAX_PEM_BYTES;
-use muster_files::SecretOwner;
+use muster_files::{SecretOwner, read_limited_text};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::Response;
@@ -205,16 +205,11 @@ fn strip_control_chars(text: &str) -> String {
 }
 
 fn read_pem_file(path: &Path) -> Result<String, CaError> {
-    let read = || {
-        let mut text = String::new();
-        File::open(path)?.take(MAX_FILE_BYTES.saturating_add(1)).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let text = read().map_err(|source| CaError::Read { path: path.to_owned(), source })?;
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
-        return Err(pem_error(path, "the file is larger than 1 MiB"));
-    }
-    Ok(text)
+    let read = File::open(path).and_then(|file| read_limited_text(file, MAX_FILE_BYTES));
+    read.map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => pem_error(path, "the file is larger than 1 MiB"),
+        _ => CaError::Read { path: path.to_owned(), source },
+    })
 }
 
 fn pem_error(path: &Path, problem: &str) -> CaError {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::RunActivity;
-use muster_api::base::FileStamp;
 use muster_api::system::System;
+use muster_files::FileStamp;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

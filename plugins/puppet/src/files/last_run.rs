@@ -1,7 +1,6 @@
 //! The last run of the node, by Puppet or by the engine of this program. Both write a summary and a report of the same layout, each into its own directory.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use muster_api::base::unix_millis;
@@ -82,10 +81,8 @@ fn run_end(summary: &PuppetRunSummary, written: Option<u64>) -> Option<u64> {
 
 /// The text of a file of the host; `None` if it cannot be read or is larger.
 fn read_host_file(path: &Path, limit: u64) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
-    let is_whole = bytes.len() as u64 <= limit;
-    is_whole.then(|| String::from_utf8_lossy(&bytes).into_owned())
+    let bytes = muster_files::read_limited(File::open(path).ok()?, limit).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl LastRun {

@@ -1,6 +1,5 @@
 //! `rpc plugin check`: validates DDLs of agents and data sources, and suggests improvements. Reads files only.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use muster_calls::DdlStoreError;
@@ -69,9 +68,6 @@ fn find_programs(ddl: &Path) -> Vec<PathBuf> {
 }
 
 fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, FleetRequestError> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(|source| DdlStoreError::Read { path: path.to_owned(), source })?;
-    Ok(bytes)
+    let read = std::fs::File::open(path).and_then(|file| muster_files::read_prefix(file, limit));
+    Ok(read.map_err(|source| DdlStoreError::Read { path: path.to_owned(), source })?)
 }

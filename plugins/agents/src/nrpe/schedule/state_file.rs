@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_api::base::replace_file;
+use muster_files::replace_file;
 use serde::{Deserialize, Serialize};
 
 use super::check_book::CheckBook;

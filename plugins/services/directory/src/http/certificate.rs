@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use muster_api::base::{FileStamp, error_chain};
+use muster_api::base::error_chain;
+use muster_files::FileStamp;
 use muster_files::{SecretOwner, read_secret};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

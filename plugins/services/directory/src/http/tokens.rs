@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use muster_api::base::FileStamp;
+use muster_files::FileStamp;
 use muster_files::{SecretFileError, SecretOwner, read_secret};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
