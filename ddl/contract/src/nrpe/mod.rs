@@ -6,6 +6,7 @@ mod scheduled;
 
 use std::collections::BTreeMap;
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,9 @@ pub use plugin_output::PluginOutput;
 pub use scheduled::{
     AcknowledgeInput, CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CHECKS_STATE_NAME,
     CheckAcknowledgement, CheckChangeOutput, CheckCounts, CheckEventData, CheckNameInput,
-    MaintenanceInput, MaintenanceWindow, RecordedCheck, RecordedChecks, ScheduledCheckRow,
-    ScheduledChecksInput, ScheduledChecksOutput,
+    MaintenanceInput, MaintenanceWindow, NrpeAcknowledge, NrpeChecks, NrpeEndMaintenance,
+    NrpeMaintenance, NrpeTrigger, NrpeUnacknowledge, RecordedCheck, RecordedChecks,
+    ScheduledCheckRow, ScheduledChecksInput, ScheduledChecksOutput,
 };
 
 /// The exit code of a state that is not known.
@@ -36,6 +38,27 @@ pub fn is_check_name(name: &str) -> bool {
 pub fn is_command_name(name: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || COMMAND_NAME_PUNCTUATION.contains(c);
     (1..=MAX_COMMAND_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
+/// Runs the checks of the node's NRPE configuration, on request and by schedule.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeAgent;
+
+impl AgentContract for NrpeAgent {
+    const NAME: &'static str = "nrpe";
+    const VERSION: &'static str = "1.1.0";
+    const TIMEOUT: u64 = 30;
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<NrpeRunCommand>()
+            .add::<NrpeRunAllCommands>()
+            .add::<NrpeChecks>()
+            .add::<NrpeTrigger>()
+            .add::<NrpeAcknowledge>()
+            .add::<NrpeUnacknowledge>()
+            .add::<NrpeMaintenance>()
+            .add::<NrpeEndMaintenance>();
+    }
 }
 
 /// The state of a check, ordered by exit code.
@@ -89,13 +112,31 @@ impl CheckState {
     }
 }
 
+/// Run a check; a state other than OK is a failure with the name of the state.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeRunCommand;
+
+impl Action for NrpeRunCommand {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "runcommand";
+    type Input = RunCommandInput;
+    type Output = RunCommandOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().summary("exitcode").examples(include_str!("runcommand.json"))
+    }
+}
+
 /// Inputs of `runcommand`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommandInput {
-    /// The name of the command in the node's configuration of NRPE.
+    /// The name of a command in the NRPE configuration.
+    #[schemars(length(max = 255), regex(pattern = r"\A[a-zA-Z0-9 _.:,@%+/#()*?~^$-]+\z"))]
     pub command: String,
-    /// Arguments for `$ARG1$` and so on, separated by `!`.
+    /// Values of $ARG1$ and so on, separated by `!`; refused unless the configuration sets dont_blame_nrpe=1.
+    #[expect(clippy::doc_markdown, reason = "callers see this text without markup")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Arguments", length(max = 1024))]
     pub args: Option<String>,
 }
 
@@ -103,13 +144,14 @@ pub struct RunCommandInput {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunCommandOutput {
-    /// The first line, without performance data.
+    /// The first line of the check's output, without performance data.
     pub output: String,
     /// The other lines, without performance data.
     pub long_output: String,
-    /// 0 to 3.
+    /// 0 is OK, 1 WARNING, 2 CRITICAL, and 3 UNKNOWN: also for a check that timed out, ended by a signal, or exited with another code.
     pub exitcode: i64,
     /// The performance data.
+    #[schemars(title = "Performance Data")]
     pub perfdata: String,
     /// The name of the command.
     pub command: String,
@@ -127,11 +169,26 @@ impl Default for RunCommandOutput {
     }
 }
 
+/// Run all checks without arguments.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeRunAllCommands;
+
+impl Action for NrpeRunAllCommands {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "runallcommands";
+    type Input = EmptyInput;
+    type Output = RunAllCommandsOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().timeout(120).examples(include_str!("runallcommands.json"))
+    }
+}
+
 /// Outputs of `runallcommands`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunAllCommandsOutput {
-    /// The results by name of the command.
+    /// Exit code, output and performance data of each check, by name.
     pub commands: BTreeMap<String, CommandResultRow>,
 }
 

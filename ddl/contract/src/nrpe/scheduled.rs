@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use muster_ddl::{Action, ActionProperties};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::CheckState;
+use super::{CheckState, NrpeAgent};
 
 /// The name of the state in a node's record: `state.checks`.
 pub const CHECKS_STATE_NAME: &str = "checks";
@@ -13,6 +14,9 @@ pub const CHECKS_STATE_NAME: &str = "checks";
 pub const CHECK_EVENT_PREFIX: &str = "check_";
 /// The kind of the event of a check that no schedule of the node has any more.
 pub const CHECK_REMOVED_EVENT: &str = "check_removed";
+
+/// The name of a scheduled check.
+const CHECK_PATTERN: &str = r"\A[a-zA-Z0-9_-]+\z";
 
 /// An acknowledged problem. It ends when the check is OK.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -83,11 +87,27 @@ pub struct ScheduledCheckRow {
     pub notes: String,
 }
 
+/// List the scheduled checks of the node with their states.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeChecks;
+
+impl Action for NrpeChecks {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "checks";
+    type Input = ScheduledChecksInput;
+    type Output = ScheduledChecksOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("checks.json"))
+    }
+}
+
 /// Inputs of `checks`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduledChecksInput {
     /// Only this check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 50), regex(pattern = CHECK_PATTERN))]
     pub check: Option<String>,
 }
 
@@ -95,49 +115,114 @@ pub struct ScheduledChecksInput {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduledChecksOutput {
-    /// The checks, by name.
+    /// The scheduled checks with their states.
     pub checks: Vec<ScheduledCheckRow>,
     /// What is wrong with the files of schedules.
     pub problems: Vec<String>,
 }
 
+/// Run a scheduled check now, and record its result.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeTrigger;
+
+impl Action for NrpeTrigger {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "trigger";
+    type Input = CheckNameInput;
+    type Output = CheckChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().idempotent().timeout(120).examples(include_str!("trigger.json"))
+    }
+}
+
 /// Inputs of `trigger` and `unacknowledge`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckNameInput {
-    /// The check.
+    /// The name of a scheduled check.
+    #[schemars(length(max = 50), regex(pattern = CHECK_PATTERN))]
     pub check: String,
+}
+
+/// Acknowledge the problem of a scheduled check until it is OK.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeAcknowledge;
+
+impl Action for NrpeAcknowledge {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "acknowledge";
+    type Input = AcknowledgeInput;
+    type Output = CheckChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().idempotent().examples(include_str!("acknowledge.json"))
+    }
 }
 
 /// Inputs of `acknowledge`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AcknowledgeInput {
-    /// The check.
+    /// The name of a scheduled check.
+    #[schemars(length(max = 50), regex(pattern = CHECK_PATTERN))]
     pub check: String,
-    /// Why.
+    /// What is known of the problem.
+    #[schemars(length(max = 512))]
     pub comment: String,
-    /// For how long; until the check is OK when absent.
+    /// The acknowledgement ends after this time, even if the problem remains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
+}
+
+/// Begin a maintenance of a scheduled check or of the node: results are recorded, problems cause no event.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeMaintenance;
+
+impl Action for NrpeMaintenance {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "maintenance";
+    type Input = MaintenanceInput;
+    type Output = CheckChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().idempotent().examples(include_str!("maintenance.json"))
+    }
 }
 
 /// Inputs of `maintenance`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MaintenanceInput {
-    /// The check; the whole node when absent.
+    /// The name of a scheduled check; the whole node without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 50), regex(pattern = CHECK_PATTERN))]
     pub check: Option<String>,
-    /// For how long.
+    /// The maintenance ends after this time.
     pub seconds: u64,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
     pub comment: Option<String>,
+}
+
+/// Remove the acknowledgement of a scheduled check.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeUnacknowledge;
+
+impl Action for NrpeUnacknowledge {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "unacknowledge";
+    type Input = CheckNameInput;
+    type Output = CheckChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change().idempotent().examples(include_str!("unacknowledge.json"))
+    }
 }
 
 /// Outputs of the actions that change one check, or all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CheckChangeOutput {
-    /// The checks that it concerns, as they are then.
+    /// The scheduled checks with their states.
     pub checks: Vec<ScheduledCheckRow>,
 }
 
@@ -265,4 +350,22 @@ fn is_false(value: &bool) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(value: &usize) -> bool {
     *value == 0
+}
+
+/// End a maintenance of a scheduled check or of the node.
+#[derive(Debug, JsonSchema)]
+pub struct NrpeEndMaintenance;
+
+impl Action for NrpeEndMaintenance {
+    type Agent = NrpeAgent;
+    const NAME: &'static str = "endmaintenance";
+    type Input = ScheduledChecksInput;
+    type Output = CheckChangeOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::change()
+            .idempotent()
+            .describe_input("check", "The name of a scheduled check; the whole node without it")
+            .examples(include_str!("endmaintenance.json"))
+    }
 }

@@ -11,6 +11,7 @@ use muster_contract::filemgr::FilemgrAgent;
 use muster_contract::ledger::LedgerAgent;
 use muster_contract::motd::MotdAgent;
 use muster_contract::nettest::NettestAgent;
+use muster_contract::nrpe::NrpeAgent;
 use muster_contract::package::PackageAgent;
 use muster_contract::permit::PermitAgent;
 use muster_contract::process::ProcessAgent;
@@ -35,6 +36,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<LedgerAgent>(),
         generate_document::<MotdAgent>(),
         generate_document::<NettestAgent>(),
+        generate_document::<NrpeAgent>(),
         generate_document::<PackageAgent>(),
         generate_document::<PermitAgent>(),
         generate_document::<ProcessAgent>(),

@@ -20,6 +20,10 @@ use muster_api::{
     Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
     ValidatedDataSource,
 };
+use muster_contract::nrpe::{
+    NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance,
+    NrpeRunAllCommands, NrpeRunCommand, NrpeTrigger, NrpeUnacknowledge,
+};
 
 use check_runner::CheckRunner;
 pub use options::NrpeOptions;
@@ -68,16 +72,18 @@ impl NodePlugin for NrpePlugin {
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .action("runcommand", &self.runner, actions::run_command)
-            .action("runallcommands", &self.runner, actions::run_all_commands)
-            .action("checks", &self.monitor, schedule::actions::list_checks)
-            .action("trigger", &self.monitor, schedule::actions::trigger_check)
-            .action("acknowledge", &self.monitor, schedule::actions::acknowledge_check)
-            .action("unacknowledge", &self.monitor, schedule::actions::unacknowledge_check)
-            .action("maintenance", &self.monitor, schedule::actions::begin_maintenance)
-            .action("endmaintenance", &self.monitor, schedule::actions::end_maintenance)
-            .ending_at_deadline(["runcommand", "runallcommands", "trigger"])
+        Agent::builder_for::<NrpeAgent>()?
+            .action(NrpeRunCommand, &self.runner, actions::run_command)
+            .action(NrpeRunAllCommands, &self.runner, actions::run_all_commands)
+            .action(NrpeChecks, &self.monitor, schedule::actions::list_checks)
+            .action(NrpeTrigger, &self.monitor, schedule::actions::trigger_check)
+            .action(NrpeAcknowledge, &self.monitor, schedule::actions::acknowledge_check)
+            .action(NrpeUnacknowledge, &self.monitor, schedule::actions::unacknowledge_check)
+            .action(NrpeMaintenance, &self.monitor, schedule::actions::begin_maintenance)
+            .action(NrpeEndMaintenance, &self.monitor, schedule::actions::end_maintenance)
+            .ending_at_deadline(NrpeRunCommand)
+            .ending_at_deadline(NrpeRunAllCommands)
+            .ending_at_deadline(NrpeTrigger)
             .build()
     }
 
