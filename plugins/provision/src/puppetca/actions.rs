@@ -4,53 +4,17 @@ use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppetca::{
-    CertChangeInput, CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
+    CertChangeInput, CertNameInput, CertStateFilter, PuppetcaCleanOutput, PuppetcaListInput,
+    PuppetcaListOutput, PuppetcaRevokeOutput, PuppetcaSignInput, PuppetcaSignOutput,
+    PuppetcaStatusOutput,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::puppetca::authority::CertState;
-use crate::puppetca::ca_service::{CaService, CertDetails, SigningSpec};
+use crate::puppetca::ca_service::{CaService, SigningSpec};
 use crate::puppetca::name::CertName;
 
 /// Most names of each state in one reply.
 const MAX_NAMES_PER_STATE: usize = 5000;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PuppetcaListInput {
-    state: CertStateFilter,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum CertStateFilter {
-    All,
-    Requested,
-    Signed,
-    Revoked,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetcaListOutput {
-    requests: Vec<String>,
-    signed: Vec<String>,
-    revoked: Vec<String>,
-    count: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetcaStatusOutput {
-    certname: String,
-    #[serde(flatten)]
-    details: CertDetails,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetcaRevokeOutput {
-    certname: String,
-    changed: bool,
-    serial: String,
-}
 
 /// Lists the names that the authority has requests or certificates for.
 pub(crate) fn list_names(

@@ -6,11 +6,7 @@ use std::time::Duration;
 use crate::certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
-use muster_api::BlockingContext;
-use muster_contract::puppetca::PuppetcaCleanOutput;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use muster_contract::puppetca::{CertDetails, PuppetcaCleanOutput};
 use tokio::time::Instant;
 
 use crate::puppetca::api::CaHttpClient;
@@ -28,20 +24,6 @@ pub(crate) struct CaService {
     /// Held during each change of a name.
     pub(crate) name_locks: NameLocks,
     records: SigningRecordStore,
-}
-
-/// Combined details of a name.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct CertDetails {
-    /// `absent` if the authority has no entry.
-    pub(crate) state: String,
-    pub(crate) fingerprint: String,
-    pub(crate) public_key: String,
-    pub(crate) serial: String,
-    pub(crate) not_before: i64,
-    pub(crate) not_after: i64,
-    pub(crate) dns_alt_names: Vec<String>,
-    pub(crate) authorization_extensions: Map<String, Value>,
 }
 
 #[derive(Debug, Clone)]

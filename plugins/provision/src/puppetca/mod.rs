@@ -19,6 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_contract::puppetca::{
+    PuppetcaAgent, PuppetcaClean, PuppetcaList, PuppetcaRevoke, PuppetcaSign, PuppetcaStatus,
+};
 
 pub use options::{CaBackend, Options};
 
@@ -27,12 +30,12 @@ use ca_service::CaService;
 /// Builds the agent with every action that its DDL declares. `state` is the directory of the signing records, created on first use.
 pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
     let service = Arc::new(CaService::new(options, state));
-    Agent::builtin("puppetca")?
-        .blocking_action("list", &service, actions::list_names)
-        .blocking_action("status", &service, actions::query_status)
-        .blocking_action("sign", &service, actions::sign_request)
-        .blocking_action("revoke", &service, actions::revoke_certificate)
-        .blocking_action("clean", &service, actions::clean_certificate)
+    Agent::builder_for::<PuppetcaAgent>()?
+        .blocking_action(PuppetcaList, &service, actions::list_names)
+        .blocking_action(PuppetcaStatus, &service, actions::query_status)
+        .blocking_action(PuppetcaSign, &service, actions::sign_request)
+        .blocking_action(PuppetcaRevoke, &service, actions::revoke_certificate)
+        .blocking_action(PuppetcaClean, &service, actions::clean_certificate)
         .build()
 }
 

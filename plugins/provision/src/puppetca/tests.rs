@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::certificate::CertificateRequest;
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
 use rcgen::{
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::puppetca::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::puppetca::ca_service::{CaService, SigningSpec};
 use crate::puppetca::name::CertName;
-use crate::puppetca::{CaBackend, Options, actions, build_agent};
+use crate::puppetca::{CaBackend, Options, build_agent};
 
 /// The state of a certificate name in the simulated authority.
 struct Held {
@@ -144,30 +144,6 @@ fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> Signi
         ttl: None,
         is_noop: false,
     }
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = build_agent(Options::default(), "/nonexistent".into()).unwrap();
-    let found: Vec<String> = [
-        differences::<
-            muster_contract::puppetca::CertChangeInput,
-            muster_contract::puppetca::PuppetcaCleanOutput,
-        >(&agent, "clean"),
-        differences::<actions::PuppetcaListInput, actions::PuppetcaListOutput>(&agent, "list"),
-        differences::<muster_contract::puppetca::CertChangeInput, actions::PuppetcaRevokeOutput>(
-            &agent, "revoke",
-        ),
-        differences::<
-            muster_contract::puppetca::PuppetcaSignInput,
-            muster_contract::puppetca::PuppetcaSignOutput,
-        >(&agent, "sign"),
-        differences::<muster_contract::puppetca::CertNameInput, actions::PuppetcaStatusOutput>(
-            &agent, "status",
-        ),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 /// A9.3: a request that was replaced by a third party is not signed.
