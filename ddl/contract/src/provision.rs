@@ -1,143 +1,271 @@
 //! The agent `provision`: steps on a node that is being provisioned.
 
-use std::collections::BTreeMap;
+mod delivery;
+mod puppet;
 
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use crate::puppet::PuppetRunClass;
+pub use delivery::{
+    NodeSettings, ProvisionConfigure, ProvisionConfigureInput, ProvisionConfigureOutput,
+    ProvisionSetPuppetHost, SetPuppetHostInput, SetPuppetHostOutput,
+};
+pub use puppet::{
+    CertificateRequestState, DaemonizePuppetInput, DaemonizePuppetOutput, HasCertOutput,
+    ProvisionBootstrapPuppet, ProvisionDaemonizePuppet, ProvisionHasCert,
+    ProvisionRequestCertificate, ProvisionRunPuppet, RequestCertificateInput,
+    RequestCertificateOutput, RunPuppetInput, RunPuppetOutput,
+};
+
+/// A name of a host.
+const HOST_PATTERN: &str = "^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$";
+
+/// Provisions a new machine step by step, until Puppet manages it.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionAgent;
+
+impl AgentContract for ProvisionAgent {
+    const NAME: &'static str = "provision";
+    const TIMEOUT: u64 = 360;
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<ProvisionLock>()
+            .add::<ProvisionUnlock>()
+            .add::<ProvisionIsLocked>()
+            .add::<ProvisionDisable>()
+            .add::<ProvisionIsDisabled>()
+            .add::<ProvisionRelease>()
+            .add::<ProvisionReprovision>()
+            .add::<ProvisionConfigure>()
+            .add::<ProvisionSetPuppetHost>()
+            .add::<ProvisionHasCert>()
+            .add::<ProvisionRequestCertificate>()
+            .add::<ProvisionBootstrapPuppet>()
+            .add::<ProvisionRunPuppet>()
+            .add::<ProvisionDaemonizePuppet>();
+    }
+}
+
+/// Lock the node for one provisioner for a limited time; the owner can renew the lock.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionLock;
+
+impl Action for ProvisionLock {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "lock";
+    type Input = ProvisionLockInput;
+    type Output = ProvisionLockOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .timeout(60)
+            .summary("locked")
+            .examples(include_str!("provision/lock.json"))
+    }
+}
 
 /// Inputs of `lock`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionLockInput {
-    /// Name of the lock's owner.
+    /// The name of the lock's owner.
+    #[schemars(length(max = 200), regex(pattern = "^[A-Za-z0-9_.@:/-]+$"))]
     pub owner: String,
-    /// Time until the lock expires, in seconds.
+    /// Duration of the lock in seconds, 5 to 3600; after that, another provisioner can take it.
+    #[schemars(extend("x-default" = 120))]
     pub lease: u64,
-    /// Fence number of the lock, higher than all earlier ones.
+    /// The fence number of the lock, higher than all earlier ones; default: the next number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
+}
+
+/// Report whether a provisioner has locked the node.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionIsLocked;
+
+impl Action for ProvisionIsLocked {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "is_locked";
+    type Input = EmptyInput;
+    type Output = ProvisionLockOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read()
+            .timeout(60)
+            .summary("locked")
+            .examples(include_str!("provision/is_locked.json"))
+    }
+}
+
+/// Outputs of `lock` and `is_locked`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProvisionLockOutput {
+    /// Whether the node is locked now.
+    pub locked: bool,
+    /// The current or last owner; empty if there was none.
+    pub owner: String,
+    /// The highest fence number of all locks of this node; 0 before the first.
+    pub fence: u64,
+    /// Expiry of the lock, in seconds since the epoch; 0 without a lock.
+    pub expires: u64,
+}
+
+/// Release the lock; succeeds if there is none.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionUnlock;
+
+impl Action for ProvisionUnlock {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "unlock";
+    type Input = ProvisionUnlockInput;
+    type Output = ProvisionUnlockOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .timeout(60)
+            .summary("unlocked")
+            .examples(include_str!("provision/unlock.json"))
+    }
 }
 
 /// Inputs of `unlock`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionUnlockInput {
-    /// Fence number of the caller's lock.
+    /// The fence number of the caller's lock; a lower number than the highest that the node has seen is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// Unlock regardless of the holder.
+    /// Release the lock of any owner.
+    #[schemars(extend("x-default" = false))]
     pub force: bool,
+}
+
+/// Outputs of `unlock`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProvisionUnlockOutput {
+    /// Whether a lock was released.
+    pub unlocked: bool,
+}
+
+/// End provisioning mode of this node, until `reprovision`.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionDisable;
+
+impl Action for ProvisionDisable {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "disable";
+    type Input = FencedStepInput;
+    type Output = ProvisionDisableOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .timeout(60)
+            .summary("disabled")
+            .examples(include_str!("provision/disable.json"))
+    }
 }
 
 /// Inputs of a step without parameters; every other step has this input, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FencedStepInput {
-    /// Fence number of the caller's lock: the step is refused if the node has seen a higher one.
+    /// The fence number of the caller's lock; a lower number than the highest that the node has seen is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
 
+/// End provisioning: disable and unlock in one step; then the daemon offers all of its agents.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionRelease;
+
+impl Action for ProvisionRelease {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "release";
+    type Input = FencedStepInput;
+    type Output = ProvisionDisableOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .timeout(60)
+            .summary("disabled")
+            .examples(include_str!("provision/release.json"))
+    }
+}
+
+/// Outputs of `disable` and `release`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProvisionDisableOutput {
+    /// Always true.
+    pub disabled: bool,
+    /// Whether anything changed.
+    pub changed: bool,
+}
+
+/// Report whether provisioning mode of this node has ended.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionIsDisabled;
+
+impl Action for ProvisionIsDisabled {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "is_disabled";
+    type Input = EmptyInput;
+    type Output = IsDisabledOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read()
+            .timeout(60)
+            .summary("disabled")
+            .examples(include_str!("provision/is_disabled.json"))
+    }
+}
+
 /// Outputs of `is_disabled`.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct IsDisabledOutput {
     /// Whether provisioning mode has ended.
     pub disabled: bool,
-    /// Whether its provisioning is in progress.
+    /// Whether the daemon offers only the agents for provisioning.
     #[serde(default)]
     pub provisioning: bool,
 }
 
-/// Settings and policies for a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NodeSettings {
-    /// Settings of the daemon by dotted key; they replace all that were delivered before. `None` leaves those.
-    pub configuration: Option<Map<String, Value>>,
-    /// Texts of policy files by file name.
-    pub policies: Option<BTreeMap<String, String>>,
+/// Enable provisioning mode of the node again. The key is kept, unless `wipe` is set.
+#[derive(Debug, JsonSchema)]
+pub struct ProvisionReprovision;
+
+impl Action for ProvisionReprovision {
+    type Agent = ProvisionAgent;
+    const NAME: &'static str = "reprovision";
+    type Input = ReprovisionInput;
+    type Output = ReprovisionOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .timeout(60)
+            .change_summary()
+            .examples(include_str!("provision/reprovision.json"))
+    }
 }
 
-/// Inputs of `configure`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct ProvisionConfigureInput {
-    /// See [`NodeSettings::configuration`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub configuration: Option<Map<String, Value>>,
-    /// See [`NodeSettings::policies`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policies: Option<BTreeMap<String, String>>,
-    /// Whether to check only, and change nothing.
-    pub noop: bool,
-    /// Fence number of the caller's lock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<u64>,
+/// Inputs of `reprovision`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReprovisionInput {
+    /// Also remove Puppet's key, certificate, request, authority and revocation list.
+    #[schemars(extend("x-default" = false))]
+    pub wipe: bool,
+    /// Report what would change, but change nothing.
+    pub noop: Option<bool>,
 }
 
-/// Outputs of `configure`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ProvisionConfigureOutput {
-    /// Whether a file changed, or would change.
+/// Outputs of `reprovision`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReprovisionOutput {
+    /// Whether anything changed, or would change.
     pub changed: bool,
-    /// These files.
-    pub files: Vec<String>,
-    /// Whether the daemon restarts to apply delivered files.
-    pub restarting: bool,
-}
-
-/// State of a certificate request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CertificateRequestState {
-    /// It was sent to the authority.
-    Submitted,
-    /// The authority already has a request of this name.
-    Pending,
-    /// The authority has signed it at once.
-    Signed,
-    /// Not given, or a state of a later version.
-    #[default]
-    #[serde(other)]
-    Unknown,
-}
-
-/// Outputs of `request_certificate`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RequestCertificateOutput {
-    /// State of the request.
-    #[schemars(with = "String")]
-    pub state: CertificateRequestState,
-    /// The name that the certificate is for.
-    pub certname: String,
-    /// SHA-256 of the request; empty if the authority keeps none.
-    pub fingerprint: String,
-    /// SHA-256 of the public key.
-    pub public_key: String,
-    /// The request in PEM form; empty if the authority keeps none.
-    pub csr: String,
-    /// Output of Puppet.
-    pub output: String,
-}
-
-/// Outputs of `bootstrap_puppet` and `run_puppet`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RunPuppetOutput {
-    /// The outcome class.
-    #[schemars(with = "Option<String>")]
-    pub class: Option<PuppetRunClass>,
-    /// Exit code of the program; -1 if it was stopped.
-    pub exitcode: i32,
-    /// Number of resources by what happened to them.
-    pub resources: Map<String, Value>,
-    /// Version of the catalog's configuration.
-    pub config_version: String,
-    /// The environment.
-    pub environment: String,
-    /// Duration of the run, in seconds.
-    pub duration: f64,
-    /// Output of the program.
-    pub output: String,
+    /// The files that were removed, or would be.
+    #[schemars(title = "Removed")]
+    pub wiped: Vec<String>,
 }

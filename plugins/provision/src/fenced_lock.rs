@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use muster_api::ActionError;
 use muster_api::system::{LockGuard, StateDir, SystemError};
+use muster_contract::provision::ProvisionLockOutput;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -78,12 +79,14 @@ impl From<FencedLockError> for ActionError {
     fn from(error: FencedLockError) -> Self {
         let message = error_chain(&error);
         match error {
-            FencedLockError::Held { lock, left } => Self::busy(message, left).with_output(&json!({
-                "locked": true,
-                "owner": lock.owner,
-                "fence": lock.fence,
-                "expires": lock.expires / 1000,
-            })),
+            FencedLockError::Held { lock, left } => {
+                Self::busy(message, left).with_output(&ProvisionLockOutput {
+                    locked: true,
+                    owner: lock.owner,
+                    fence: lock.fence,
+                    expires: lock.expires / 1000,
+                })
+            }
             FencedLockError::Fenced { .. } | FencedLockError::NotAcquired { .. } => {
                 Self::denied_by_rule(message, "provision.fence")
             }

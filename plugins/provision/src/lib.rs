@@ -22,8 +22,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, EmptyInput, NodePlugin, PluginError,
-    ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+};
+use muster_contract::provision::{
+    ProvisionAgent, ProvisionBootstrapPuppet, ProvisionConfigure, ProvisionDaemonizePuppet,
+    ProvisionDisable, ProvisionHasCert, ProvisionIsDisabled, ProvisionIsLocked, ProvisionLock,
+    ProvisionRelease, ProvisionReprovision, ProvisionRequestCertificate, ProvisionRunPuppet,
+    ProvisionSetPuppetHost, ProvisionUnlock,
 };
 use muster_puppet::permits::PermitClient as Permits;
 use tokio::sync::Notify;
@@ -47,35 +52,33 @@ pub fn build_agent(
     shared: ProvisionShared,
 ) -> Result<Agent, AgentError> {
     let context = Arc::new(StepContext::new(options, state, shared));
-    Agent::builtin("provision")?
-        .blocking_action("lock", &context, lock::take_lock)
-        .blocking_action("unlock", &context, lock::release_lock)
-        .blocking_action("is_locked", &context, lock::query_lock)
-        .blocking_action("disable", &context, |context, cx, input| {
+    Agent::builder_for::<ProvisionAgent>()?
+        .blocking_action(ProvisionLock, &context, lock::take_lock)
+        .blocking_action(ProvisionUnlock, &context, lock::release_lock)
+        .blocking_action(ProvisionIsLocked, &context, lock::query_lock)
+        .blocking_action(ProvisionDisable, &context, |context, cx, input| {
             markers::finish_provisioning(context, cx, input, false)
         })
-        .blocking_action("is_disabled", &context, |context, _, _: EmptyInput| {
+        .blocking_action(ProvisionIsDisabled, &context, |context, _, _| {
             Ok(markers::query_markers(context))
         })
-        .blocking_action("release", &context, |context, cx, input| {
+        .blocking_action(ProvisionRelease, &context, |context, cx, input| {
             markers::finish_provisioning(context, cx, input, true)
         })
-        .blocking_action("reprovision", &context, markers::restart_provisioning)
-        .blocking_action("configure", &context, configure::configure_node)
-        .blocking_action("set_puppet_host", &context, actions::hosts::set_puppet_host)
-        .blocking_action("has_cert", &context, actions::certificate::check_certificate_files)
-        .blocking_action("request_certificate", &context, actions::certificate::request_certificate)
-        .action("bootstrap_puppet", &context, run::bootstrap_puppet)
-        .action("run_puppet", &context, run::run_puppet)
-        .blocking_action("daemonize_puppet", &context, daemonize::daemonize_puppet)
-        .ending_at_deadline([
-            "reprovision",
-            "has_cert",
-            "request_certificate",
-            "bootstrap_puppet",
-            "run_puppet",
-            "daemonize_puppet",
-        ])
+        .blocking_action(ProvisionReprovision, &context, markers::restart_provisioning)
+        .blocking_action(ProvisionConfigure, &context, configure::configure_node)
+        .blocking_action(ProvisionSetPuppetHost, &context, actions::hosts::set_puppet_host)
+        .blocking_action(ProvisionHasCert, &context, certificate::check_certificate_files)
+        .blocking_action(ProvisionRequestCertificate, &context, certificate::request_certificate)
+        .action(ProvisionBootstrapPuppet, &context, run::bootstrap_puppet)
+        .action(ProvisionRunPuppet, &context, run::run_puppet)
+        .blocking_action(ProvisionDaemonizePuppet, &context, daemonize::daemonize_puppet)
+        .ending_at_deadline(ProvisionReprovision)
+        .ending_at_deadline(ProvisionHasCert)
+        .ending_at_deadline(ProvisionRequestCertificate)
+        .ending_at_deadline(ProvisionBootstrapPuppet)
+        .ending_at_deadline(ProvisionRunPuppet)
+        .ending_at_deadline(ProvisionDaemonizePuppet)
         .build()
 }
 

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
-use muster_api::{ActionError, Agent, EmptyInput};
+use muster_api::{ActionError, Agent};
 use muster_puppet::permits::PermitClient as Permits;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Map, Value, json};
 
-use crate::{DISABLED_FILE, Options, PROVISIONING_FILE, ProvisionShared, actions, build_agent};
+use crate::{DISABLED_FILE, Options, PROVISIONING_FILE, ProvisionShared, build_agent};
 
 /// An agent on this machine whose options point to a scratch directory.
 struct Machine {
@@ -83,65 +83,6 @@ impl Machine {
         let output = self.agent.find_handler(action).unwrap().call(&cx, input).await?;
         Ok(declared.validate_output(&output).unwrap())
     }
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = Machine::new("").agent;
-    let found: Vec<String> = [
-        differences::<EmptyInput, actions::certificate::HasCertOutput>(&agent, "has_cert"),
-        differences::<
-            actions::certificate::RequestCertificateInput,
-            muster_contract::provision::RequestCertificateOutput,
-        >(&agent, "request_certificate"),
-        differences::<
-            actions::daemonize::DaemonizePuppetInput,
-            actions::daemonize::DaemonizePuppetOutput,
-        >(&agent, "daemonize_puppet"),
-        differences::<
-            muster_contract::provision::ProvisionConfigureInput,
-            muster_contract::provision::ProvisionConfigureOutput,
-        >(&agent, "configure"),
-        differences::<actions::hosts::SetPuppetHostInput, actions::hosts::SetPuppetHostOutput>(
-            &agent,
-            "set_puppet_host",
-        ),
-        differences::<
-            muster_contract::provision::ProvisionLockInput,
-            actions::lock::ProvisionLockOutput,
-        >(&agent, "lock"),
-        differences::<
-            muster_contract::provision::ProvisionUnlockInput,
-            actions::lock::ProvisionUnlockOutput,
-        >(&agent, "unlock"),
-        differences::<EmptyInput, actions::lock::ProvisionLockOutput>(&agent, "is_locked"),
-        differences::<
-            muster_contract::provision::FencedStepInput,
-            actions::markers::ProvisionDisableOutput,
-        >(&agent, "disable"),
-        differences::<
-            muster_contract::provision::FencedStepInput,
-            actions::markers::ProvisionDisableOutput,
-        >(&agent, "release"),
-        differences::<EmptyInput, muster_contract::provision::IsDisabledOutput>(
-            &agent,
-            "is_disabled",
-        ),
-        differences::<actions::markers::ReprovisionInput, actions::markers::ReprovisionOutput>(
-            &agent,
-            "reprovision",
-        ),
-        differences::<actions::run::RunPuppetInput, muster_contract::provision::RunPuppetOutput>(
-            &agent,
-            "bootstrap_puppet",
-        ),
-        differences::<actions::run::RunPuppetInput, muster_contract::provision::RunPuppetOutput>(
-            &agent,
-            "run_puppet",
-        ),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 /// A script that writes a run summary like Puppet with these counts, and exits with this code.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use crate::certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
-use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
-use muster_contract::provision::{CertificateRequestState, RequestCertificateOutput};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::provision::{
+    CertificateRequestState, HasCertOutput, RequestCertificateInput, RequestCertificateOutput,
+};
 
 use super::server_arguments;
 use crate::outcome::first_error_line;
@@ -19,25 +18,6 @@ use crate::step_context::StepContext;
 const STALE_CERTIFICATE_SETTINGS: [&str; 3] = ["hostcert", "localcacert", "hostcrl"];
 /// Puppet's message when the CA already has a certificate or request of that name.
 const CONFLICT_MESSAGE: &str = "due to a conflict on the server";
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct HasCertOutput {
-    has_cert: bool,
-    problem: String,
-    certname: String,
-    fingerprint: String,
-    public_key: String,
-    serial: String,
-    not_after: i64,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RequestCertificateInput {
-    fresh: bool,
-    server: Option<String>,
-    port: Option<u64>,
-    fence: Option<u64>,
-}
 
 pub(crate) fn check_certificate_files(
     context: &Arc<StepContext>,

@@ -5,27 +5,14 @@ use std::time::Duration;
 
 use muster_api::system::Command;
 use muster_api::{ActionError, BlockingContext};
+use muster_contract::provision::{DaemonizePuppetInput, DaemonizePuppetOutput};
 use muster_engine::ResourceEngine;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::options::Options;
 use crate::outcome::first_error_line;
 use crate::puppet::printable_tail;
 use crate::step_context::StepContext;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct DaemonizePuppetInput {
-    noop: Option<bool>,
-    fence: Option<u64>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct DaemonizePuppetOutput {
-    changed: bool,
-    output: String,
-}
 
 pub(crate) fn daemonize_puppet(
     context: &Arc<StepContext>,

@@ -6,28 +6,12 @@ use std::sync::Arc;
 
 use muster_api::system::{FileAttributes, System, SystemError};
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::provision::{SetPuppetHostInput, SetPuppetHostOutput};
 
 use crate::hosts::edit_hosts;
 use crate::step_context::StepContext;
 
 const MAX_HOSTS_BYTES: u64 = 16 * 1024 * 1024;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct SetPuppetHostInput {
-    ipaddress: String,
-    ipaddress6: Option<String>,
-    host: String,
-    noop: Option<bool>,
-    fence: Option<u64>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct SetPuppetHostOutput {
-    changed: bool,
-    lines: Vec<String>,
-}
 
 pub(crate) fn set_puppet_host(
     context: &Arc<StepContext>,

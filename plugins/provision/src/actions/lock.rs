@@ -4,37 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{ActionError, BlockingContext, EmptyInput};
-use muster_contract::provision::{ProvisionLockInput, ProvisionUnlockInput};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::provision::{
+    ProvisionLockInput, ProvisionLockOutput, ProvisionUnlockInput, ProvisionUnlockOutput,
+};
 
 use crate::fenced_lock::LockStatus;
 use crate::step_context::StepContext;
 
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 5..=3600;
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProvisionLockOutput {
-    locked: bool,
-    owner: String,
-    fence: u64,
-    /// In seconds since 1970.
-    expires: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProvisionUnlockOutput {
-    unlocked: bool,
-}
-
-impl From<LockStatus> for ProvisionLockOutput {
-    fn from(status: LockStatus) -> Self {
-        Self {
-            expires: status.lock.as_ref().map_or(0, |lock| lock.expires / 1000),
-            locked: status.lock.is_some(),
-            owner: status.owner,
-            fence: status.fence,
-        }
+fn describe_lock(status: LockStatus) -> ProvisionLockOutput {
+    ProvisionLockOutput {
+        expires: status.lock.as_ref().map_or(0, |lock| lock.expires / 1000),
+        locked: status.lock.is_some(),
+        owner: status.owner,
+        fence: status.fence,
     }
 }
 
@@ -48,7 +32,7 @@ pub(crate) fn take_lock(
     }
     let (lease, now) = (Duration::from_secs(lease), cx.system.now());
     context.lock.acquire_lock(&owner, lease, fence, now)?;
-    Ok(context.lock.lock_status(now)?.into())
+    Ok(describe_lock(context.lock.lock_status(now)?))
 }
 
 pub(crate) fn release_lock(
@@ -65,5 +49,5 @@ pub(crate) fn query_lock(
     cx: &BlockingContext,
     _: EmptyInput,
 ) -> Result<ProvisionLockOutput, ActionError> {
-    Ok(context.lock.lock_status(cx.system.now())?.into())
+    Ok(describe_lock(context.lock.lock_status(cx.system.now())?))
 }

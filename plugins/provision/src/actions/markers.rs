@@ -3,33 +3,15 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use muster_contract::provision::{FencedStepInput, IsDisabledOutput};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::provision::{
+    FencedStepInput, IsDisabledOutput, ProvisionDisableOutput, ReprovisionInput, ReprovisionOutput,
+};
 
 use crate::step_context::StepContext;
 
 /// Files that `wipe` removes, by the names of Puppet's settings.
 const WIPED_SETTINGS: [&str; 6] =
     ["hostprivkey", "hostpubkey", "hostcsr", "hostcert", "localcacert", "hostcrl"];
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ReprovisionInput {
-    wipe: bool,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ProvisionDisableOutput {
-    disabled: bool,
-    changed: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ReprovisionOutput {
-    changed: bool,
-    wiped: Vec<String>,
-}
 
 /// Marks the node as provisioned; with `unlock`, releases the lock as well.
 pub(crate) fn finish_provisioning(

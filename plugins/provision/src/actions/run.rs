@@ -8,13 +8,11 @@ use muster_api::system::{StateDir, SystemError};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyReason;
 use muster_api::{ActionError, CallContext};
-use muster_contract::provision::RunPuppetOutput;
+use muster_contract::provision::{RunPuppetInput, RunPuppetOutput};
 use muster_contract::puppet::PuppetRunClass;
 use muster_contract::write_values;
 use muster_engine::lock::{CatalogRunLock, LockError};
 use muster_puppet::permits::{Permit, PermitRequest};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::server_arguments;
 use crate::outcome::{ProcessExit, ProvisionRunEvidence, classify_run};
@@ -34,14 +32,6 @@ const RUN_ARGUMENTS: [&str; 9] = [
     "--color=false",
     "--waitforcert=0",
 ];
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct RunPuppetInput {
-    environment: Option<String>,
-    server: Option<String>,
-    port: Option<u64>,
-    fence: Option<u64>,
-}
 
 pub(crate) async fn bootstrap_puppet(
     context: Arc<StepContext>,
