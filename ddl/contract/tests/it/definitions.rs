@@ -16,6 +16,7 @@ use muster_contract::package::PackageAgent;
 use muster_contract::permit::PermitAgent;
 use muster_contract::process::ProcessAgent;
 use muster_contract::provision::ProvisionAgent;
+use muster_contract::provisioner::ProvisionerAgent;
 use muster_contract::puppetca::PuppetcaAgent;
 use muster_contract::restart::RestartAgent;
 use muster_contract::rpcutil::RpcutilAgent;
@@ -43,6 +44,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<PermitAgent>(),
         generate_document::<ProcessAgent>(),
         generate_document::<ProvisionAgent>(),
+        generate_document::<ProvisionerAgent>(),
         generate_document::<PuppetcaAgent>(),
         generate_document::<RestartAgent>(),
         generate_document::<RpcutilAgent>(),

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::ddl::{Action, AgentContract};
 use muster_api::wire::identity::Identity;
-use muster_contract::provision::{NodeSettings, ProvisionConfigureInput, ProvisionConfigureOutput};
+use muster_contract::provision::{
+    NodeSettings, ProvisionAgent, ProvisionConfigure, ProvisionConfigureInput,
+    ProvisionConfigureOutput,
+};
 use muster_contract::{read_values, write_values};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -50,7 +54,10 @@ impl StepWorker {
         let input =
             ProvisionConfigureInput { configuration, policies, noop: false, fence: Some(fence) };
         let data = write_values(&input);
-        let call = || self.fleet.call_node(node, "provision", "configure", data.clone(), timeout);
+        let call = || {
+            let (agent, action) = (ProvisionAgent::NAME, ProvisionConfigure::NAME);
+            self.fleet.call_node(node, agent, action, data.clone(), timeout)
+        };
         let deadline = Instant::now() + timeout;
         let first = read_output(&call().await?)?;
         let mut is_restarting = first.restarting;

@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use muster_api::EmptyInput;
 use muster_api::base::error_chain;
+use muster_api::ddl::{Action, AgentContract};
 use muster_api::filter::NodeFilter;
-use muster_api::wire::identity::Identity;
+use muster_api::wire::identity::{Identity, NameError};
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_calls::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
-use muster_contract::provision::IsDisabledOutput;
-use muster_contract::read_values;
-use muster_contract::rpcutil::{RpcutilGetFactsOutput, RpcutilRunning, RunningRequestRow};
-use serde_json::{Map, Value, json};
+use muster_contract::provision::{ProvisionAgent, ProvisionIsDisabled};
+use muster_contract::puppetca::PuppetcaAgent;
+use muster_contract::rpcutil::{
+    RpcutilGetFacts, RpcutilGetFactsInput, RpcutilRunning, RunningRequestRow,
+};
+use muster_contract::{read_values, write_values};
+use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use uuid::Uuid;
@@ -56,7 +60,7 @@ impl FleetClient {
 
     pub fn new(client: Client, options: &Options) -> Result<Self, MasterFilterError> {
         let words = options.masters.trim();
-        let filter = NodeFilter::default().with_agent("puppetca");
+        let filter = NodeFilter::default().with_agent(PuppetcaAgent::NAME);
         let filter = if words.is_empty() {
             filter
         } else {
@@ -73,6 +77,27 @@ impl FleetClient {
         })
     }
 
+    /// Calls an action of a node. Outputs that cannot be read have their defaults.
+    pub async fn call_action<A: Action<Output: Default>>(
+        &self,
+        node: &Identity,
+        input: &A::Input,
+        timeout: Duration,
+    ) -> Result<A::Output, StepError> {
+        self.call_with_inputs::<A>(node, write_values(input), timeout).await
+    }
+
+    /// Calls an action whose inputs the plan of the operator may have extended.
+    pub async fn call_with_inputs<A: Action<Output: Default>>(
+        &self,
+        node: &Identity,
+        data: Map<String, Value>,
+        timeout: Duration,
+    ) -> Result<A::Output, StepError> {
+        let answer = self.call_node(node, A::Agent::NAME, A::NAME, data, timeout).await?;
+        Ok(read_values(&answer).unwrap_or_default())
+    }
+
     /// Fails with a transient error if the node has restarted and no longer executes the call.
     pub async fn call_node(
         &self,
@@ -82,7 +107,8 @@ impl FleetClient {
         data: Map<String, Value>,
         timeout: Duration,
     ) -> Result<Map<String, Value>, StepError> {
-        let mut call = new_call(agent, action, BTreeSet::from([node.clone()]))?;
+        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = RpcCall::new(agent, action, target)?;
         call.data = data;
         call.timeout = Some(timeout);
         call.wait = timeout + SHORT_CALL_TIMEOUT;
@@ -135,11 +161,12 @@ impl FleetClient {
 
     /// Facts of a node by which its master is chosen.
     pub async fn node_facts(&self, node: &Identity) -> Result<Map<String, Value>, StepError> {
-        let Some(data) = self.facts_request(&[]) else {
+        if self.criteria.is_empty() {
             return Ok(Map::new());
-        };
-        let answer = self.call_node(node, "rpcutil", "get_facts", data, SHORT_CALL_TIMEOUT).await?;
-        Ok(read_facts(&answer))
+        }
+        let input = RpcutilGetFactsInput { facts: self.join_facts(&[]) };
+        let output = self.call_action::<RpcutilGetFacts>(node, &input, SHORT_CALL_TIMEOUT).await?;
+        Ok(output.values)
     }
 
     /// Masters from the cache, at most `MASTERS_MAX_AGE` old.
@@ -179,13 +206,14 @@ impl FleetClient {
                 "no master was found: no node has the agent `puppetca` and matches the configured filter",
             ));
         }
-        let mut call = new_call("rpcutil", "get_facts", found.nodes)?;
-        call.data = self.facts_request(&[&self.address_fact]).unwrap_or_default();
+        let facts = self.join_facts(&[&self.address_fact]);
+        let target = CallTarget::Nodes(found.nodes);
+        let call = RpcCall::of_action::<RpcutilGetFacts>(&RpcutilGetFactsInput { facts }, target)?;
         let mut masters = Vec::new();
         let stats = self
             .client
             .run_call(call, |answer| {
-                let mut facts = read_facts(&answer.reply.data);
+                let mut facts = answer.read_outputs::<RpcutilGetFacts>().unwrap_or_default().values;
                 let address = facts.remove(&self.address_fact).unwrap_or_default();
                 if answer.is_ok() {
                     masters.push(PuppetMaster {
@@ -208,7 +236,7 @@ impl FleetClient {
     /// Nodes that report that they can be provisioned.
     pub async fn find_candidates(&self) -> Result<Vec<Identity>, StepError> {
         let filter = NodeFilter::default()
-            .with_agent("provision")
+            .with_agent(ProvisionAgent::NAME)
             .map_err(|error| StepError::permanent(error.to_string()))?;
         let to_step_error =
             |error: muster_calls::ClientError| StepError::transient(error.to_string());
@@ -216,11 +244,12 @@ impl FleetClient {
         if found.nodes.is_empty() {
             return Ok(Vec::new());
         }
-        let call = new_call("provision", "is_disabled", found.nodes)?;
+        let target = CallTarget::Nodes(found.nodes);
+        let call = RpcCall::of_action::<ProvisionIsDisabled>(&EmptyInput {}, target)?;
         let mut nodes = Vec::new();
         self.client
             .run_call(call, |answer| {
-                let output = read_values::<IsDisabledOutput>(&answer.reply.data);
+                let output = answer.read_outputs::<ProvisionIsDisabled>();
                 if answer.is_ok() && output.is_ok_and(|output| !output.disabled) {
                     nodes.push(answer.reply.sender.clone());
                 }
@@ -236,27 +265,18 @@ impl FleetClient {
         }
     }
 
-    fn facts_request(&self, additional: &[&str]) -> Option<Map<String, Value>> {
+    /// The facts by which masters are chosen, and `additional`.
+    fn join_facts(&self, additional: &[&str]) -> String {
         let criteria = self.criteria.iter().map(String::as_str);
-        let facts: Vec<&str> = criteria.chain(additional.iter().copied()).collect();
-        let data = json!({ "facts": facts.join(",") });
-        if facts.is_empty() {
-            return None;
-        }
-        data.as_object().cloned()
+        criteria.chain(additional.iter().copied()).collect::<Vec<_>>().join(",")
     }
 }
 
-/// A call of these nodes, with the default timeouts.
-fn new_call(agent: &str, action: &str, nodes: BTreeSet<Identity>) -> Result<RpcCall, StepError> {
-    RpcCall::new(agent, action, CallTarget::Nodes(nodes))
-        .map_err(|error| StepError::permanent(error.to_string()))
-}
-
-/// The facts of a reply to `get_facts`.
-fn read_facts(answer: &Map<String, Value>) -> Map<String, Value> {
-    let output: RpcutilGetFactsOutput = read_values(answer).unwrap_or_default();
-    output.values
+/// The operator's plan has an agent or action whose name is not valid.
+impl From<NameError> for StepError {
+    fn from(error: NameError) -> Self {
+        Self::permanent(error.to_string())
+    }
 }
 
 fn no_reply_error(

@@ -26,6 +26,10 @@ pub mod worker;
 pub mod workflow;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_contract::provisioner::{
+    ProvisionerAgent, ProvisionerPause, ProvisionerResume, ProvisionerRetire, ProvisionerRetry,
+    ProvisionerStatus,
+};
 
 use actions::{control, status};
 
@@ -39,12 +43,16 @@ pub use options::{
 pub use service::{ProvisionerService, ProvisionerServiceError};
 
 pub fn build_agent(handle: &ProvisionerHandle) -> Result<Agent, AgentError> {
-    Agent::builtin("provisioner")?
-        .action("status", handle, status::list_nodes)
-        .action("retry", handle, control::retry_node)
-        .action("pause", handle, |handle, cx, input| control::set_paused(handle, cx, input, true))
-        .action("resume", handle, |handle, cx, input| control::set_paused(handle, cx, input, false))
-        .action("retire", handle, control::retire_node)
+    Agent::builder_for::<ProvisionerAgent>()?
+        .action(ProvisionerStatus, handle, status::list_nodes)
+        .action(ProvisionerRetry, handle, control::retry_node)
+        .action(ProvisionerPause, handle, |handle, cx, input| {
+            control::set_paused(handle, cx, input, true)
+        })
+        .action(ProvisionerResume, handle, |handle, cx, input| {
+            control::set_paused(handle, cx, input, false)
+        })
+        .action(ProvisionerRetire, handle, control::retire_node)
         .build()
 }
 

@@ -1,14 +1,12 @@
-//! Unit tests of the plan, the node record, the choice of masters, and of the agent against its DDL.
+//! Unit tests of the plan, the node record and the choice of masters.
 //! `tests/it/provisioning/mod.rs` tests the service with a real broker, real nodes and a certificate authority.
 
-use muster_api::testing::differences;
 use muster_api::wire::identity::Identity;
 use muster_contract::provisioner::ProvisioningState;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
 use crate::options::{Options, StepName};
 use crate::plan::{ProvisioningPlan, ProvisioningPlanError, RetryBackoff};
@@ -27,35 +25,6 @@ fn names(plan: &ProvisioningPlan) -> Vec<&str> {
 }
 
 const PAUSES: RetryBackoff = RetryBackoff { initial: 1_000, max: 60_000 };
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = crate::build_agent(&crate::ProvisionerHandle::default()).unwrap();
-    let found: Vec<String> = [
-        differences::<
-            actions::control::NodeControlInput,
-            muster_contract::provisioner::NodeControlOutput,
-        >(&agent, "retry"),
-        differences::<
-            actions::control::NodeControlInput,
-            muster_contract::provisioner::NodeControlOutput,
-        >(&agent, "pause"),
-        differences::<
-            actions::control::NodeControlInput,
-            muster_contract::provisioner::NodeControlOutput,
-        >(&agent, "resume"),
-        differences::<
-            actions::control::NodeControlInput,
-            muster_contract::provisioner::NodeControlOutput,
-        >(&agent, "retire"),
-        differences::<
-            actions::status::ProvisionerStatusInput,
-            muster_contract::provisioner::ProvisionerStatusOutput,
-        >(&agent, "status"),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
-}
 
 #[test]
 fn default_plan_has_the_documented_steps() {

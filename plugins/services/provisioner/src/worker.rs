@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::EmptyInput;
+use muster_api::ddl::Action;
 use muster_api::system::System;
 use muster_api::wire::identity::Identity;
 use muster_contract::provision::{
-    IsDisabledOutput, ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput,
-    RunPuppetOutput,
+    FencedStepInput, ProvisionBootstrapPuppet, ProvisionDaemonizePuppet, ProvisionIsDisabled,
+    ProvisionLock, ProvisionLockInput, ProvisionRelease, ProvisionRequestCertificate,
+    ProvisionRunPuppet, ProvisionSetPuppetHost, ProvisionUnlock, ProvisionUnlockInput,
+    RequestCertificateOutput, RunPuppetOutput,
 };
-use muster_contract::puppetca::{
-    CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
-};
-use muster_contract::{read_values, write_values};
+use muster_contract::puppetca::{CertChangeInput, PuppetcaClean, PuppetcaSign, PuppetcaSignInput};
+use muster_contract::write_values;
 use serde_json::{Map, Value, json};
 
 use crate::fleet::FleetClient;
@@ -30,6 +32,29 @@ const RUN_TIMEOUT: Duration = Duration::from_hours(1);
 const NODE_LEASE_SECONDS: u64 = 3600;
 
 type StepValues = Map<String, Value>;
+
+/// A step of the agent `provision` on a node.
+struct NodeStep<'a> {
+    fleet: &'a FleetClient,
+    node: &'a Identity,
+    /// The inputs that the operator added.
+    inputs: &'a StepValues,
+    fence: u64,
+    timeout: Option<Duration>,
+}
+
+impl NodeStep<'_> {
+    async fn call<A: Action<Output: Default>>(
+        &self,
+        mut data: StepValues,
+        default_timeout: Duration,
+    ) -> Result<A::Output, StepError> {
+        data.extend(self.inputs.clone());
+        data.insert("fence".to_owned(), self.fence.into());
+        let timeout = self.timeout.unwrap_or(default_timeout);
+        self.fleet.call_with_inputs::<A>(self.node, data, timeout).await
+    }
+}
 
 /// Dependencies of the steps.
 #[derive(Debug, Clone)]
@@ -76,46 +101,40 @@ impl StepWorker {
         fence: u64,
     ) -> Result<StepValues, StepError> {
         let node = &record.identity;
-        let fenced = |mut data: StepValues| {
-            data.extend(inputs.clone());
-            data.insert("fence".to_owned(), fence.into());
-            data
-        };
-        let provision = |action: &'static str, data: StepValues, default_timeout: Duration| {
-            let timeout = timeout.unwrap_or(default_timeout);
-            self.fleet.call_node(node, "provision", action, data, timeout)
-        };
+        let step = NodeStep { fleet: &self.fleet, node, inputs, fence, timeout };
         match builtin {
             BuiltinStep::Lock => self.lock_node(record, fence).await,
             BuiltinStep::Place => self.place_node(node).await,
             BuiltinStep::Host => {
                 let data =
                     write_values(&json!({ "ipaddress": required_value(record, "address")? }));
-                provision("set_puppet_host", fenced(data), SHORT_CALL_TIMEOUT).await.map(no_values)
+                step.call::<ProvisionSetPuppetHost>(data, SHORT_CALL_TIMEOUT).await.map(no_values)
             }
             BuiltinStep::Clean => {
                 let serials = self.clean_certificates(node).await?;
                 Ok(single_value("revoked", serials))
             }
             BuiltinStep::Csr => {
-                let data = fenced(write_values(&json!({ "fresh": true })));
-                let request = provision("request_certificate", data, CSR_TIMEOUT).await?;
-                request_values(node, &read_values(&request).unwrap_or_default())
+                let data = write_values(&json!({ "fresh": true }));
+                let request = step.call::<ProvisionRequestCertificate>(data, CSR_TIMEOUT).await?;
+                request_values(node, &request)
             }
             BuiltinStep::Sign => self.sign_certificate(record, inputs).await,
             BuiltinStep::Bootstrap => {
-                let run = provision("bootstrap_puppet", fenced(Map::new()), RUN_TIMEOUT).await?;
+                let run = step.call::<ProvisionBootstrapPuppet>(Map::new(), RUN_TIMEOUT).await?;
                 Ok(single_value("bootstrap", run_summary(&run)))
             }
             BuiltinStep::Final => {
-                let run = provision("run_puppet", fenced(Map::new()), RUN_TIMEOUT).await?;
+                let run = step.call::<ProvisionRunPuppet>(Map::new(), RUN_TIMEOUT).await?;
                 Ok(single_value("final_run", run_summary(&run)))
             }
             BuiltinStep::Daemonize => {
-                provision("daemonize_puppet", fenced(Map::new()), CSR_TIMEOUT).await.map(no_values)
+                let started = step.call::<ProvisionDaemonizePuppet>(Map::new(), CSR_TIMEOUT);
+                started.await.map(no_values)
             }
             BuiltinStep::Release => {
-                provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await.map(no_values)
+                let released = step.call::<ProvisionRelease>(Map::new(), SHORT_CALL_TIMEOUT);
+                released.await.map(no_values)
             }
             // The plan has a kind of its own for the first; the workflow sends the second, because the delivery states are part of the record.
             BuiltinStep::Configure | BuiltinStep::Notify => Ok(Map::new()),
@@ -128,32 +147,29 @@ impl StepWorker {
         record: &NodeRecord,
         fence: u64,
     ) -> Result<StepValues, StepError> {
-        let data = write_values(&ProvisionLockInput {
+        let input = ProvisionLockInput {
             owner: format!("provisioner/{}", record.id),
             lease: NODE_LEASE_SECONDS,
             fence: Some(fence),
-        });
+        };
         let node = &record.identity;
-        let locked = self.fleet.call_node(node, "provision", "lock", data, SHORT_CALL_TIMEOUT);
+        let locked = self.fleet.call_action::<ProvisionLock>(node, &input, SHORT_CALL_TIMEOUT);
         locked.await.map(no_values)
     }
 
     /// Unlocks the node regardless of the holder. A failure is not an error, because the node may be gone.
     pub async fn unlock_node(&self, node: &Identity) {
-        let data = write_values(&ProvisionUnlockInput { fence: None, force: true });
-        let unlocked =
-            self.fleet.call_node(node, "provision", "unlock", data, SHORT_CALL_TIMEOUT).await;
-        if let Err(error) = unlocked {
+        let input = ProvisionUnlockInput { fence: None, force: true };
+        let unlocked = self.fleet.call_action::<ProvisionUnlock>(node, &input, SHORT_CALL_TIMEOUT);
+        if let Err(error) = unlocked.await {
             tracing::warn!(%node, %error, "cannot unlock the node; its lock will expire");
         }
     }
 
     pub(crate) async fn is_provisioning_ended(&self, node: &Identity) -> Result<bool, StepError> {
-        let answer = self
-            .fleet
-            .call_node(node, "provision", "is_disabled", Map::new(), SHORT_CALL_TIMEOUT)
-            .await?;
-        Ok(read_values::<IsDisabledOutput>(&answer).is_ok_and(|output| output.disabled))
+        let input = EmptyInput {};
+        let state = self.fleet.call_action::<ProvisionIsDisabled>(node, &input, SHORT_CALL_TIMEOUT);
+        Ok(state.await?.disabled)
     }
 
     /// Ends provisioning of a node that nobody has locked.
@@ -161,8 +177,8 @@ impl StepWorker {
         &self,
         node: &Identity,
     ) -> Result<StepValues, StepError> {
-        let released =
-            self.fleet.call_node(node, "provision", "release", Map::new(), SHORT_CALL_TIMEOUT);
+        let input = FencedStepInput::default();
+        let released = self.fleet.call_action::<ProvisionRelease>(node, &input, SHORT_CALL_TIMEOUT);
         released.await.map(no_values)
     }
 
@@ -211,12 +227,11 @@ impl StepWorker {
     pub async fn clean_certificates(&self, node: &Identity) -> Result<Value, StepError> {
         let mut serials = Vec::new();
         for master in self.fleet.current_masters().await? {
-            let data = write_values(&CertNameInput { certname: node.to_string() });
-            let answer = self
+            let input = CertChangeInput { certname: node.to_string(), noop: None };
+            let cleaned = self
                 .fleet
-                .call_node(&master.identity, "puppetca", "clean", data, SHORT_CALL_TIMEOUT)
+                .call_action::<PuppetcaClean>(&master.identity, &input, SHORT_CALL_TIMEOUT)
                 .await?;
-            let cleaned: PuppetcaCleanOutput = read_values(&answer).unwrap_or_default();
             if cleaned.revoked {
                 serials.push(Value::from(cleaned.serial));
             }
@@ -241,9 +256,8 @@ impl StepWorker {
             ttl: None,
             noop: None,
         }));
-        let answer =
-            self.fleet.call_node(&master, "puppetca", "sign", data, SHORT_CALL_TIMEOUT).await?;
-        let signed: PuppetcaSignOutput = read_values(&answer).unwrap_or_default();
+        let signed = self.fleet.call_with_inputs::<PuppetcaSign>(&master, data, SHORT_CALL_TIMEOUT);
+        let signed = signed.await?;
         Ok(single_value("serial", signed.serial.into()))
     }
 
@@ -284,8 +298,7 @@ fn request_values(
     })))
 }
 
-fn run_summary(run: &StepValues) -> Value {
-    let run: RunPuppetOutput = read_values(run).unwrap_or_default();
+fn run_summary(run: &RunPuppetOutput) -> Value {
     json!({
         "class": run.class,
         "config_version": run.config_version,
@@ -324,7 +337,7 @@ fn required_value<'a>(record: &'a NodeRecord, name: &str) -> Result<&'a str, Ste
 }
 
 /// The values of a step whose reply is not stored.
-fn no_values(_: StepValues) -> StepValues {
+fn no_values<T>(_: T) -> StepValues {
     Map::new()
 }
 

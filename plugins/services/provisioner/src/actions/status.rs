@@ -1,9 +1,9 @@
 //! `status`: the state of every node, and the current leader.
 
 use muster_api::{ActionError, CallContext};
-use muster_contract::provisioner::{NodeHistoryRow, ProvisionedNodeRow, ProvisionerStatusOutput};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use muster_contract::provisioner::{
+    NodeHistoryRow, ProvisionedNodeRow, ProvisionerStatusInput, ProvisionerStatusOutput,
+};
 use serde_json::{Map, Value};
 
 use crate::handle::ProvisionerHandle;
@@ -11,13 +11,6 @@ use crate::record::{EventKind, NodeRecord};
 
 /// Maximum number of nodes in one reply.
 const MAX_LISTED_NODES: usize = 1000;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ProvisionerStatusInput {
-    node: Option<String>,
-    state: Option<String>,
-    history: bool,
-}
 
 pub(crate) async fn list_nodes(
     handle: ProvisionerHandle,
@@ -31,7 +24,7 @@ pub(crate) async fn list_nodes(
         let state_name = record.state.as_str();
         let count = counts.get(state_name).and_then(Value::as_u64).unwrap_or_default();
         counts.insert(state_name.to_owned(), (count + 1).into());
-        let matches = input.state.as_deref().is_none_or(|state| state == state_name)
+        let matches = input.state.is_none_or(|state| state == record.state)
             && input.node.as_deref().is_none_or(|node| node == record.identity.as_str());
         if matches && nodes.len() < MAX_LISTED_NODES {
             nodes.push(build_row(&record, input.history));
