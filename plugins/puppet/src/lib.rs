@@ -39,6 +39,11 @@ use muster_api::{
     Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateChanges,
     StateSource, ValidatedDataSource,
 };
+use muster_contract::puppet::{
+    PuppetAgent, PuppetDisable, PuppetEnable, PuppetLastRunReport, PuppetLastRunSummary,
+    PuppetLocks, PuppetRunOnce, PuppetRuns, PuppetStatus,
+};
+use crate::permits::PermitClient;
 
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
@@ -110,16 +115,16 @@ impl NodePlugin for PuppetPlugin {
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
         let runs = &self.runs;
-        Agent::builtin("puppet")?
-            .blocking_action("status", runs, actions::status::query_status)
-            .action("runonce", runs, actions::runonce::run_once)
-            .blocking_action("runs", runs, actions::runs::list_runs)
-            .blocking_action("enable", runs, disable::enable_runs)
-            .blocking_action("disable", runs, disable::disable_runs)
-            .blocking_action("last_run_summary", runs, last_run_summary::summarise_last_run)
-            .blocking_action("last_run_report", runs, last_run_report::report_last_run)
-            .blocking_action("locks", runs, locks::list_locks)
-            .ending_at_deadline(["runonce"])
+        Agent::builder_for::<PuppetAgent>()?
+            .blocking_action(PuppetStatus, runs, actions::status::query_status)
+            .action(PuppetRunOnce, runs, actions::runonce::run_once)
+            .blocking_action(PuppetRuns, runs, actions::runs::list_runs)
+            .blocking_action(PuppetEnable, runs, disable::enable_runs)
+            .blocking_action(PuppetDisable, runs, disable::disable_runs)
+            .blocking_action(PuppetLastRunSummary, runs, last_run_summary::summarise_last_run)
+            .blocking_action(PuppetLastRunReport, runs, last_run_report::report_last_run)
+            .blocking_action(PuppetLocks, runs, locks::list_locks)
+            .ending_at_deadline(PuppetRunOnce)
             .build()
     }
 

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use muster_base::{format_duration, unix_millis_now};
-use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
-use muster_contract::read_values;
+use muster_contract::puppet::{
+    PuppetAgent, PuppetRunOnce, PuppetRunProgress, PuppetRunState, PuppetStatus,
+};
+use muster_ddl::{Action, AgentContract, EmptyInput};
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::status::ReplyReason;
@@ -27,8 +29,6 @@ use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
 
-/// The agent that receives the requests.
-const PUPPET_AGENT: &str = "puppet";
 /// Interval between retries for an absent node.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Bounds of the interval of silence checks: no busy loop, and no late detection.
@@ -248,7 +248,7 @@ impl PuppetRollout {
             timeout: self.spec.timeout,
             wait: self.spec.wait,
             ttl: self.spec.ttl,
-            ..RpcCall::new(PUPPET_AGENT, "runonce", target)?
+            ..RpcCall::new(PuppetAgent::NAME, PuppetRunOnce::NAME, target)?
         })
     }
 
@@ -339,7 +339,7 @@ impl PuppetRollout {
         };
         run.mark_heard();
         let run_id = self.runs.get(&reply.sender).map(Uuid::to_string);
-        let status: PuppetStatusOutput = read_values(&reply.data).unwrap_or_default();
+        let status = answer.read_outputs::<PuppetStatus>().unwrap_or_default();
         if status.run.is_some() && status.run == run_id {
             run.unknown_replies = 0;
             return;
@@ -385,7 +385,8 @@ impl PuppetRollout {
             return;
         }
         // The names are valid; otherwise the first request would have failed.
-        if let Ok(call) = RpcCall::new(PUPPET_AGENT, "status", CallTarget::Nodes(nodes)) {
+        let target = CallTarget::Nodes(nodes);
+        if let Ok(call) = RpcCall::of_action::<PuppetStatus>(&EmptyInput {}, target) {
             let events = self.client.call(RpcCall { wait, ..call });
             tokio::spawn(forward_events(events, self.update_sender.clone(), |event| match event {
                 CallEvent::Reply(answer) => Some(NodeUpdate::State(answer)),

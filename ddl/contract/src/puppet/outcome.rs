@@ -156,72 +156,88 @@ impl PuppetRunClass {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PuppetRunOutcome {
-    /// The run id, a UUID.
+    /// The id of the run; a request with the same id returns this result.
     pub run: String,
-    /// The stage.
+    /// `waiting_lock`, `waiting_permit`, `starting`, `applying`, and finally `finished`, `refused` or `aborted`.
     #[schemars(with = "String")]
     pub state: PuppetRunState,
-    /// The outcome class, once the run has ended.
+    /// The outcome: `clean`, `changed`, `failed`, `failed+changed`, `pending` (only pending refreshes remain), `compile_failed` (there was no
+    /// catalog), `stale_catalog` (a cached catalog was applied because there was no new one), or, for a run without a result, the reason.
     #[schemars(with = "Option<String>")]
     pub class: Option<PuppetRunClass>,
-    /// Why there is no result; equal to the class.
+    /// Why it was refused (`disabled`, `locked`, `no_permit`) or aborted (`killed`, `timeout`, `cancelled`, `fenced`, `daemon_restart`, `not_started`, `no_report`).
     #[schemars(with = "Option<String>")]
     pub reason: Option<PuppetRunClass>,
-    /// The error as text.
+    /// The error in a sentence.
     pub error: Option<String>,
-    /// The result as one sentence.
+    /// The result in a sentence.
     pub summary: Option<String>,
-    /// Puppet's id of the run.
+    /// The id of Puppet's report.
+    #[schemars(title = "Transaction")]
     pub transaction_uuid: Option<String>,
-    /// Exit code of the program, or 128 + signal.
+    /// Exit code of the program; it alone does not determine the outcome.
     pub exitcode: Option<i32>,
-    /// Resources of the catalog.
+    /// Number of resources in the catalog.
+    #[schemars(title = "Total Resources")]
     pub total: Option<u64>,
-    /// Resources that were changed.
+    /// Number of changed resources.
+    #[schemars(title = "Changed Resources")]
     pub changed: Option<u64>,
-    /// Resources that failed.
+    /// Number of failed resources.
+    #[schemars(title = "Failed Resources")]
     pub failed: Option<u64>,
-    /// Resources whose refresh failed.
+    /// Number of failed refreshes.
+    #[schemars(title = "Failed Refreshes")]
     pub failed_to_restart: Option<u64>,
-    /// Resources that were skipped.
+    /// Number of skipped resources.
+    #[schemars(title = "Skipped Resources")]
     pub skipped: Option<u64>,
-    /// Resources that were not in the described state.
+    /// Number of resources that were not in the described state.
+    #[schemars(title = "Out Of Sync Resources")]
     pub out_of_sync: Option<u64>,
-    /// Resources with a corrective change, which undid a change made outside of Puppet.
+    /// Number of corrective changes, which undid changes made outside of Puppet.
+    #[schemars(title = "Corrected Resources")]
     pub corrective: Option<u64>,
-    /// Version of the catalog's configuration.
+    /// The version of the catalog.
     pub config_version: Option<String>,
-    /// The environment.
+    /// The environment of the catalog.
     pub environment: Option<String>,
-    /// Whether a cached catalog was applied, and why.
+    /// `not_used`, `explicitly_requested` or `on_failure`.
+    #[schemars(title = "Cached Catalog")]
     pub cached_catalog_status: Option<String>,
     /// Whether the run only reported what it would change.
+    #[schemars(title = "Noop")]
     pub noop: Option<bool>,
-    /// When the run was requested, in seconds since 1970.
+    /// Time of the request, in seconds since the epoch.
     pub initiated_at: u64,
-    /// Time waited for other runs of the node, in seconds.
+    /// Seconds waited for other runs of the node.
+    #[schemars(title = "Waited For Lock")]
     pub waited_lock: f64,
-    /// Time waited for the permit, in seconds.
+    /// Seconds waited for a permit.
+    #[schemars(title = "Waited For Permit")]
     pub waited_permit: f64,
-    /// When the program was started, in milliseconds since 1970.
+    /// Start of the run, with lock and permit, in milliseconds since the epoch, by the node's clock.
     pub started_at: Option<u64>,
-    /// When the program ended, in milliseconds since 1970.
+    /// End of the run, after lock and permit were released, in milliseconds since the epoch.
     pub finished_at: Option<u64>,
-    /// Duration of the program, in seconds.
+    /// Seconds between start and end.
     pub duration: Option<f64>,
-    /// The pool of the permit.
+    /// The pool of its permit.
     pub pool: Option<String>,
-    /// The number of the permit: larger than that of every earlier holder.
+    /// The fence number of the permit; later permits of the pool have higher ones.
     pub fence: Option<u64>,
-    /// Maximum number of runs of the pool at once while this run had its permit, as the node saw it: those that others started count too.
+    /// Maximum number of runs of the pool at once while this run had its permit, as the node saw it; runs that others started count too.
+    #[schemars(title = "Highest In Pool")]
     pub pool_highest: Option<u64>,
-    /// Resources whose pending refresh was executed.
+    /// Number of pending refreshes of earlier runs that this run executed.
+    #[schemars(title = "Replayed Refreshes")]
     pub replayed: Vec<String>,
-    /// Resources whose refresh is still pending.
+    /// Number of refreshes that are still pending.
+    #[schemars(title = "Pending Refreshes")]
     pub pending: Vec<String>,
-    /// Warnings and errors of the run.
+    /// Errors and warnings of the run, at most 50 lines.
     pub log: Vec<String>,
-    /// Whether an earlier request had started the run.
+    /// Whether an earlier request started this run.
     pub attached: bool,
 }
 

@@ -17,6 +17,7 @@ use muster_contract::permit::PermitAgent;
 use muster_contract::process::ProcessAgent;
 use muster_contract::provision::ProvisionAgent;
 use muster_contract::provisioner::ProvisionerAgent;
+use muster_contract::puppet::PuppetAgent;
 use muster_contract::puppetca::PuppetcaAgent;
 use muster_contract::restart::RestartAgent;
 use muster_contract::rpcutil::RpcutilAgent;
@@ -45,6 +46,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<ProcessAgent>(),
         generate_document::<ProvisionAgent>(),
         generate_document::<ProvisionerAgent>(),
+        generate_document::<PuppetAgent>(),
         generate_document::<PuppetcaAgent>(),
         generate_document::<RestartAgent>(),
         generate_document::<RpcutilAgent>(),

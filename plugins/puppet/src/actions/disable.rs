@@ -5,40 +5,15 @@ use std::sync::Arc;
 
 use muster_api::system::{FileAttributes, System, SystemResult};
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::puppet::{
+    PuppetDisableInput, PuppetDisableOutput, PuppetEnableInput, PuppetEnableOutput,
+};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::find_paths;
 use crate::files::activity::disabled_reason;
 use crate::runs::PuppetRunManager;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PuppetDisableInput {
-    message: Option<String>,
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PuppetEnableInput {
-    noop: Option<bool>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetDisableOutput {
-    status: String,
-    enabled: bool,
-    disable_message: String,
-    changed: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetEnableOutput {
-    status: String,
-    enabled: bool,
-    changed: bool,
-}
 
 pub(crate) fn disable_runs(
     runs: &Arc<PuppetRunManager>,

@@ -5,18 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use muster_contract::puppet::LastRunSummaryOutput;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use muster_contract::puppet::{LastRunSummaryInput, LastRunSummaryOutput};
 
 use super::status::read_agent_activity;
 use crate::classification;
 use crate::runs::PuppetRunManager;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct LastRunSummaryInput {
-    logs: bool,
-}
 
 pub(crate) fn summarise_last_run(
     runs: &Arc<PuppetRunManager>,

@@ -6,30 +6,13 @@ use std::time::Duration;
 
 use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, BlockingContext, EmptyInput};
+use muster_contract::puppet::{PuppetLockRow, PuppetLocksOutput};
 use muster_engine::lock::{LockError, MusterRunLock};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::find_paths;
 use crate::files::activity::{LockHolder, disabled_reason, lock_holder};
 use crate::paths::PuppetPaths;
 use crate::runs::PuppetRunManager;
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetLocksOutput {
-    held: usize,
-    locks: Vec<PuppetLockRow>,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetLockRow {
-    name: String,
-    path: String,
-    state: String,
-    pid: Option<u32>,
-    holder: Option<String>,
-    message: Option<String>,
-}
 
 pub(crate) fn list_locks(
     runs: &Arc<PuppetRunManager>,

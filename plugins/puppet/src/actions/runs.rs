@@ -3,24 +3,10 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use muster_contract::puppet::PuppetRunOutcome;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::puppet::{PuppetRunsInput, PuppetRunsOutput};
 
 use super::parse_run_id;
 use crate::runs::PuppetRunManager;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PuppetRunsInput {
-    run: Option<String>,
-    count: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetRunsOutput {
-    count: usize,
-    runs: Vec<PuppetRunOutcome>,
-}
 
 pub(crate) fn list_runs(
     runs: &Arc<PuppetRunManager>,

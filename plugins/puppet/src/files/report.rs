@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::puppet::PuppetResourceEvent;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::summary::value_text;
@@ -28,15 +28,6 @@ pub(crate) struct PuppetRunReport {
 pub(crate) struct ReportIdentity {
     transaction_uuid: Option<String>,
     time: Option<String>,
-}
-
-/// What happened to a resource.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetResourceEvent {
-    resource: String,
-    property: Option<String>,
-    status: String,
-    message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
