@@ -3,26 +3,24 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_calls::{DirectoryError, DirectoryPages, DirectorySession};
+use muster_base::{format_duration, unix_millis_now};
 use muster_contract::directory::{
-    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryForgetInput,
-    DirectoryForgetOutput, DirectoryFreshness, DirectoryListInput, DirectoryListOutput,
-    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+    DirectoryAgent, DirectoryFind, DirectoryFreshness, DirectoryQueryInput,
 };
-use muster_filter::NodeFilter;
-use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::node_history::NodeHistory;
-use muster_wire::node_record::{NodeContent, NodeRecord};
-use serde::Serialize;
+use muster_ddl::{Action, AgentContract};
+use muster_filter::{FilterError, NodeFilter};
+use muster_wire::identity::Identity;
+use muster_wire::node_record::NodeRecord;
+use muster_wire::sign::{self, MessageRefusal};
+use muster_wire::status::ReplyStatus;
+use muster_wire::token::ServiceRight;
 
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::target::TargetSelection;
 
-/// Time for an answer. A scan of a large fleet takes less than a second.
-pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an instance waits for a change before it answers.
-const CHANGES_WAIT: Duration = Duration::from_secs(20);
+/// The agent of the directory.
+pub const DIRECTORY_AGENT: &str = DirectoryAgent::NAME;
 
 /// All nodes that match, with some of their facts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -74,27 +72,27 @@ pub struct RegisteredWatch<'a> {
     cursor: Option<String>,
 }
 
-/// A step of a live query.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RegisteredUpdate {
-    /// All nodes that match. Replaces what was known before.
-    All(Vec<DirectoryNodeRow>),
-    /// Nodes that have changed.
-    Changed {
-        /// Those that match.
-        nodes: Vec<DirectoryNodeRow>,
-        /// Those that do not match, whether they did before or not.
-        gone: Vec<String>,
-    },
-}
-
-impl RegisteredWatch<'_> {
-    /// The next step; without a change an empty one after 20 s. After an error, the next call asks any instance and returns all nodes.
-    pub async fn next(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
-        let update = self.next_of_instance().await;
-        if update.is_err() {
-            self.session.release_instance();
-            self.cursor = None;
+impl DirectorySession<'_> {
+    /// Calls an action of the directory, and reads its outputs.
+    pub async fn query<A: Action<Agent = DirectoryAgent>>(
+        &mut self,
+        input: &A::Input,
+        timeout: Duration,
+    ) -> Result<A::Output, DirectoryError> {
+        let target = match &self.instance {
+            Some(instance) => CallTarget::Nodes([instance.clone()].into()),
+            None => CallTarget::AnyInstance,
+        };
+        let mut call = RpcCall::of_action::<A>(input, target).map_err(ClientError::from)?;
+        call.expect = Some(1);
+        call.wait = timeout;
+        let reply = match self.client.ask_any_instance(call).await? {
+            InstanceAnswer::Reply(reply) => reply,
+            InstanceAnswer::Absent => return Err(DirectoryError::Absent),
+            InstanceAnswer::Silent => return Err(DirectoryError::Timeout(timeout)),
+        };
+        if !reply.rights.contains(&ServiceRight::Directory) {
+            return Err(DirectoryError::NotADirectory(reply.reply.sender));
         }
         update
     }
@@ -113,27 +111,35 @@ impl RegisteredWatch<'_> {
             if !changes.freshness.ready {
                 return Err(DirectoryError::NotReady.into());
             }
-            // Changes during the list are after the cursor.
-            let options =
-                NodeListOptions { fields: self.fields, with_stale: true, with_documents: false };
-            let list = self.fleet.list_with(&mut self.session, self.target, options).await?;
-            RegisteredUpdate::All(list.nodes)
-        } else {
-            RegisteredUpdate::Changed { nodes: changes.nodes, gone: changes.gone }
-        };
-        self.cursor = Some(changes.cursor);
-        Ok(update)
+            _ => return Err(DirectoryError::Refused(reply.reply.statusmsg)),
+        }
+        reply.read_outputs::<A>().map_err(DirectoryError::Answer)
+    }
+
+    /// The instance that answered.
+    pub fn instance(&self) -> Option<&Identity> {
+        self.instance.as_ref()
+    }
+
+    /// Lets any instance answer the next query.
+    pub fn release_instance(&mut self) {
+        self.instance = None;
     }
 }
 
-impl FleetConnection {
-    /// The nodes that match, from as many pages as there are.
-    pub async fn list_registered(
+impl Client {
+    /// A session with an instance of the directory.
+    pub fn directory_session(&self) -> DirectorySession<'_> {
+        DirectorySession { client: self, instance: None }
+    }
+
+    /// Calls an action of any instance of the directory, and reads its outputs.
+    pub async fn query_directory<A: Action<Agent = DirectoryAgent>>(
         &self,
-        target: &TargetSelection,
-        options: NodeListOptions<'_>,
-    ) -> Result<RegisteredNodeList, FleetRequestError> {
-        self.list_with(&mut self.client.directory_session(), target, options).await
+        input: &A::Input,
+        timeout: Duration,
+    ) -> Result<A::Output, DirectoryError> {
+        self.directory_session().query::<A>(input, timeout).await
     }
 
     async fn list_with(
@@ -152,18 +158,29 @@ impl FleetConnection {
     pub(crate) async fn list_values(
         &self,
         filter: &NodeFilter,
-        path: &str,
-    ) -> Result<Vec<DirectoryNodeRow>, FleetRequestError> {
-        let query = DirectoryQueryInput {
-            filter: Some(serde_json::to_string(filter).map_err(DirectoryError::Query)?),
-            fields: vec![path.to_owned()],
-            stale: Some(true),
-            ..DirectoryQueryInput::default()
-        };
-        let input = DirectoryListInput { documents: None, query };
-        let list = list_pages(&mut self.client.directory_session(), filter, input).await?;
-        if !list.freshness.ready {
-            return Err(DirectoryError::NotReady.into());
+        timeout: Duration,
+    ) -> Result<RegisteredNodes, DirectoryError> {
+        let mut pages = DirectoryPages::new(filter);
+        let filter = self.filter_for_directory(filter)?;
+        let mut session = self.directory_session();
+        let mut found = RegisteredNodes::default();
+        let mut input =
+            DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
+        loop {
+            let page = session.query::<DirectoryFind>(&input, timeout).await?;
+            if !page.freshness.ready {
+                return Err(DirectoryError::NotReady);
+            }
+            found.nodes.extend(page.nodes.iter().filter_map(|name| Identity::parse(name).ok()));
+            found.missing.extend(page.missing.iter().filter_map(|name| Identity::parse(name).ok()));
+            found.cloned.extend(page.cloned.iter().filter_map(|name| Identity::parse(name).ok()));
+            found.stale = page.stale;
+            found.freshness = page.freshness;
+            let names = page.nodes.iter().map(String::as_str);
+            match pages.accept(session.instance(), names, page.next)? {
+                Some(next) => input.after = Some(next),
+                None => return Ok(found),
+            }
         }
         Ok(list.nodes)
     }

@@ -1,7 +1,8 @@
 //! What the broker stores and the directory answer to one caller, for diagnosis.
 
 use muster_calls::{ClientError, DIRECTORY_AGENT, DirectoryError, TrustLookupError};
-use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
+use muster_contract::directory::{DirectoryStatus, DirectoryStatusOutput};
+use muster_ddl::EmptyInput;
 use muster_wire::identity::Identity;
 
 use crate::directory::QUERY_TIMEOUT;
@@ -23,10 +24,9 @@ pub struct StoreSurvey {
 impl FleetConnection {
     /// Asks the store of the account token, and the directory.
     pub async fn survey_stores(&self) -> StoreSurvey {
-        let input = DirectoryQueryInput::default();
         let (trust, directory) = tokio::join!(
             self.client.refresh_trust(),
-            self.client.query_directory("status", &input, QUERY_TIMEOUT)
+            self.client.query_directory::<DirectoryStatus>(&EmptyInput {}, QUERY_TIMEOUT)
         );
         StoreSurvey {
             has_jetstream: self.client.bus().has_jetstream(),

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use muster_calls::DirectoryError;
-use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
+use muster_contract::directory::{DirectoryShow, DirectoryShowInput, DirectoryStatus};
+use muster_ddl::EmptyInput;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::poll_until_ok;
@@ -147,9 +148,7 @@ async fn only_a_token_with_the_right_answers_for_the_directory() {
             |_: &str, _: &Value| json!({"nodes": ["none.acme.net"], "freshness": {"ready": true}});
         let answering = answer_for_directory(bus.clone(), liar, told).await;
         let client = fleet.client().await;
-        let query = DirectoryQueryInput::default();
-        let answer =
-            client.query_directory::<DirectoryStatusOutput>("status", &query, ANSWER_TIMEOUT);
+        let answer = client.query_directory::<DirectoryStatus>(&EmptyInput {}, ANSWER_TIMEOUT);
         let refused = answer.await.unwrap_err();
         assert!(
             matches!(&refused, DirectoryError::NotADirectory(found) if *found == name),
@@ -173,8 +172,9 @@ async fn verify_fails_when_the_answer_differs_from_what_the_node_signed() {
     let _node = fleet.start_node("db1.acme.net", r#"{"tier": "test"}"#, "");
     fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
     let client = fleet.client().await;
-    let show = json!({"node": "db1.acme.net", "record": true});
-    let told: Value = client.query_directory("show", &show, ANSWER_TIMEOUT).await.unwrap();
+    let show = DirectoryShowInput { node: "db1.acme.net".to_owned(), record: Some(true) };
+    let told = client.query_directory::<DirectoryShow>(&show, ANSWER_TIMEOUT).await.unwrap();
+    let told = serde_json::to_value(told).unwrap();
     directory.daemon.kill_and_wait();
 
     let bus = connect(&fleet.server, &fleet.organisation.unrestricted_user("liar")).await;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use muster_bus::{Bus, Bytes};
 use muster_calls::{Client, DiscoveryWindow};
-use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
+use muster_contract::directory::{DirectoryStatus, DirectoryStatusOutput};
+use muster_ddl::EmptyInput;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::{Organisation, connect};
@@ -161,10 +162,9 @@ pub(crate) fn lines(output: &[u8]) -> Vec<String> {
 
 /// The counters of the instance that answers.
 pub(crate) async fn read_status(client: &Client) -> DirectoryStatusOutput {
-    let none = DirectoryQueryInput::default();
     let deadline = tokio::time::Instant::now() + NETWORK_TIMEOUT;
     loop {
-        match client.query_directory("status", &none, ANSWER_TIMEOUT).await {
+        match client.query_directory::<DirectoryStatus>(&EmptyInput {}, ANSWER_TIMEOUT).await {
             Ok(status) => return status,
             Err(error) => assert!(tokio::time::Instant::now() < deadline, "{error}"),
         }

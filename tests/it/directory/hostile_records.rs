@@ -5,6 +5,7 @@ use std::time::Duration;
 use data_encoding::BASE64_NOPAD;
 use muster_bus::{Bucket, Bytes};
 use muster_calls::Client;
+use muster_contract::directory::{DirectoryShow, DirectoryShowInput};
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
@@ -47,8 +48,9 @@ impl HostileFleet {
 
     /// What the directory says of the victim, apart from times.
     async fn victim_document(&self) -> Value {
-        let show = json!({"node": VICTIM});
-        let told: Value = self.client.query_directory("show", &show, ANSWER_TIMEOUT).await.unwrap();
+        let show = DirectoryShowInput { node: VICTIM.to_owned(), record: None };
+        let told = self.client.query_directory::<DirectoryShow>(&show, ANSWER_TIMEOUT).await;
+        let told = serde_json::to_value(told.unwrap()).unwrap();
         json!([
             told["facts"],
             told["classes"],

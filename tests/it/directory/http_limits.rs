@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
 use muster_calls::Client;
-use muster_contract::directory::{DirectoryFindOutput, DirectoryQueryInput};
+use muster_contract::directory::{DirectoryFind, DirectoryQueryInput};
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
 use nix::unistd::{Gid, Group, getegid, geteuid};
@@ -36,8 +36,7 @@ const SLACK: usize = 64;
 /// The directory answers callers, in time.
 async fn assert_callers_are_answered(client: &Client) {
     let none = DirectoryQueryInput::default();
-    let found: DirectoryFindOutput =
-        client.query_directory("find", &none, CALLER_TIMEOUT).await.unwrap();
+    let found = client.query_directory::<DirectoryFind>(&none, CALLER_TIMEOUT).await.unwrap();
     assert_eq!(found.total, 4);
 }
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
 use muster_calls::{Client, EventArrival, EventListener};
-use muster_contract::directory::{DirectoryFindOutput, DirectoryQueryInput};
+use muster_contract::directory::{DirectoryFind, DirectoryFindOutput, DirectoryQueryInput};
+use muster_wire::enrolment::issue_node_token;
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
@@ -85,7 +86,7 @@ impl LivenessFleet {
     }
 
     async fn find(&self, input: DirectoryQueryInput) -> DirectoryFindOutput {
-        self.client.query_directory("find", &input, ANSWER_TIMEOUT).await.unwrap()
+        self.client.query_directory::<DirectoryFind>(&input, ANSWER_TIMEOUT).await.unwrap()
     }
 
     async fn next_alarm(&mut self, timeout: Duration) -> FleetEvent {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_bus::BusSubscription;
 use muster_calls::{CallTarget, RpcCall};
+use muster_contract::directory::DirectoryStatus;
+use muster_ddl::EmptyInput;
 use muster_filter::NodeFilter;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};
@@ -206,9 +208,7 @@ async fn directories_answer_their_share_of_the_queries_and_unlisted_ones_none() 
         let mut answers: BTreeMap<String, usize> = BTreeMap::new();
         for _ in 0..QUERIES {
             let mut session = client.directory_session();
-            let status: Result<Value, _> =
-                session.query("status", &json!({}), ANSWER_TIMEOUT).await;
-            status.unwrap();
+            session.query::<DirectoryStatus>(&EmptyInput {}, ANSWER_TIMEOUT).await.unwrap();
             *answers.entry(session.instance().unwrap().to_string()).or_default() += 1;
         }
         answers

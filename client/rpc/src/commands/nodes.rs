@@ -70,7 +70,7 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     let options =
         NodeListOptions { fields: &fields, with_stale: args.stale, with_documents: false };
     if let Some(fact) = &args.facets {
-        let output = fleet.count_registered(&target, fact, options).await?;
+        let output = fleet.count_registered(&target, fact, args.stale).await?;
         let has_values = output.distinct > 0;
         let schema = "muster.registered-facets.v1";
         let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };

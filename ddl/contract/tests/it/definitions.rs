@@ -6,6 +6,7 @@ use std::{env, fs};
 use muster_contract::again::AgainAgent;
 use muster_contract::catalog::CatalogAgent;
 use muster_contract::config::ConfigAgent;
+use muster_contract::directory::DirectoryAgent;
 use muster_contract::filecopy::FilecopyAgent;
 use muster_contract::filemgr::FilemgrAgent;
 use muster_contract::ledger::LedgerAgent;
@@ -35,6 +36,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<AgainAgent>(),
         generate_document::<CatalogAgent>(),
         generate_document::<ConfigAgent>(),
+        generate_document::<DirectoryAgent>(),
         generate_document::<FilecopyAgent>(),
         generate_document::<FilemgrAgent>(),
         generate_document::<LedgerAgent>(),

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_api::{
-    ActionError, Agent, AgentError, CallContext, DaemonContext, EmptyInput, NodePlugin, PluginError,
+    ActionError, Agent, AgentError, CallContext, DaemonContext, NodePlugin, PluginError,
 };
 use muster_contract::directory::{
-    DirectoryChangesOutput, DirectoryFacet, DirectoryFacetsOutput, DirectoryFindOutput,
-    DirectoryForgetInput, DirectoryForgetOutput, DirectoryListInput, DirectoryListOutput,
-    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
-    DirectoryStatusOutput,
+    DirectoryAgent, DirectoryChanges, DirectoryChangesInput, DirectoryChangesOutput,
+    DirectoryFacet, DirectoryFacets, DirectoryFacetsInput, DirectoryFacetsOutput, DirectoryFind,
+    DirectoryFindOutput, DirectoryForget, DirectoryForgetInput, DirectoryForgetOutput,
+    DirectoryList, DirectoryListInput, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
+    DirectoryShow, DirectoryShowInput, DirectoryShowOutput, DirectoryStatus, DirectoryStatusOutput,
 };
 use muster_wire::identity::Identity;
-use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
@@ -96,14 +96,22 @@ impl NodePlugin for DirectoryPlugin {
 }
 
 pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
-    Agent::builtin("directory")?
-        .blocking_action("find", handle, |handle, _, input| find(handle, &input, Instant::now()))
-        .blocking_action("list", handle, |handle, _, input| list(handle, &input, Instant::now()))
-        .action("show", handle, show)
-        .blocking_action("facets", handle, |handle, _, input| facets(handle, &input))
-        .action("changes", handle, changes)
-        .action("forget", handle, forget)
-        .blocking_action("status", handle, |handle, _, _: EmptyInput| Ok(status(handle)))
+    Agent::builder_for::<DirectoryAgent>()?
+        .blocking_action(DirectoryFind, handle, |handle, _, input| {
+            find(handle, &input, Instant::now())
+        })
+        .blocking_action(DirectoryList, handle, |handle, _, input: DirectoryListInput| {
+            let (query, with_documents) = input.into_query();
+            list(handle, &query, with_documents, Instant::now())
+        })
+        .action(DirectoryShow, handle, show)
+        .blocking_action(DirectoryFacets, handle, |handle, _, input: DirectoryFacetsInput| {
+            let (path, query) = input.into_query();
+            facets(handle, &path, &query)
+        })
+        .action(DirectoryChanges, handle, changes)
+        .action(DirectoryForget, handle, forget)
+        .blocking_action(DirectoryStatus, handle, |handle, _, _| Ok(status(handle)))
         .build()
 }
 
@@ -136,16 +144,17 @@ fn find(
 
 pub(crate) fn list(
     handle: &DirectoryHandle,
-    input: &DirectoryListInput,
+    query: &DirectoryQueryInput,
+    with_documents: bool,
     now: Instant,
 ) -> Result<DirectoryListOutput, ActionError> {
-    let fields = parse_fields(&input.query.fields)?;
+    let fields = parse_fields(&query.fields)?;
     let state = handle.read();
-    let mut page = state.page(&input.query, now)?;
+    let mut page = state.page(query, now)?;
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for node in &page.nodes {
         let mut row = state.row(node, &fields, now);
-        row.document = (input.documents == Some(true)).then(|| state.document(node));
+        row.document = with_documents.then(|| state.document(node));
         let (row, size) = fit_row(row);
         bytes += size;
         if bytes > MAX_PAGE_BYTES && !rows.is_empty() {
@@ -190,20 +199,14 @@ async fn show(
     Ok(output)
 }
 
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-pub(crate) struct FacetsInput {
-    pub(crate) path: String,
-    #[serde(flatten)]
-    pub(crate) query: DirectoryQueryInput,
-}
-
 pub(crate) fn facets(
     handle: &DirectoryHandle,
-    input: &FacetsInput,
+    path: &str,
+    query: &DirectoryQueryInput,
 ) -> Result<DirectoryFacetsOutput, ActionError> {
-    let path = parse_path(&input.path)?;
+    let path = parse_path(path)?;
     let (state, now) = (handle.read(), Instant::now());
-    let (nodes, _) = state.matching(&input.query, now)?;
+    let (nodes, _) = state.matching(query, now)?;
     let (mut counts, absent) = state.table.facets(&path, &nodes);
     counts.sort_by(|(one, ones), (other, others)| {
         others.cmp(ones).then_with(|| one.to_string().cmp(&other.to_string()))
@@ -221,28 +224,13 @@ pub(crate) fn facets(
     })
 }
 
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-pub(crate) struct ChangesInput {
-    pub(crate) cursor: Option<String>,
-    pub(crate) wait: Option<u64>,
-    #[serde(flatten)]
-    pub(crate) query: DirectoryQueryInput,
-}
-
-impl ChangesInput {
-    /// The number of the last change that the caller has; `None` without a cursor of this run of the instance.
-    fn cursor_of(&self, handle: &DirectoryHandle) -> Option<u64> {
-        parse_cursor(self.cursor.as_deref()?, handle.instance())
-    }
-}
-
 /// Waits for a change after the cursor, and returns what has changed.
 async fn changes(
     handle: DirectoryHandle,
     _: CallContext,
-    input: ChangesInput,
+    input: DirectoryChangesInput,
 ) -> Result<DirectoryChangesOutput, ActionError> {
-    if let Some(cursor) = input.cursor_of(&handle) {
+    if let Some(cursor) = last_known_change(&handle, &input) {
         let wait = Duration::from_secs(input.wait.unwrap_or(0)).min(MAX_CHANGES_WAIT);
         // Without a change, the answer is empty, and its cursor the same.
         let _ = timeout(wait, handle.wait_for_change(cursor)).await;
@@ -253,11 +241,11 @@ async fn changes(
 /// What has changed after the cursor, the oldest changes first, as far as it fits into a reply.
 pub(crate) fn answer_changes(
     handle: &DirectoryHandle,
-    input: &ChangesInput,
+    input: &DirectoryChangesInput,
 ) -> Result<DirectoryChangesOutput, ActionError> {
-    let fields = parse_fields(&input.query.fields)?;
-    let filter = parse_filter(input.query.filter.as_deref())?;
-    let cursor = input.cursor_of(handle);
+    let fields = parse_fields(&input.fields)?;
+    let filter = parse_filter(input.filter.as_deref())?;
+    let cursor = last_known_change(handle, input);
     let (state, now) = (handle.read(), Instant::now());
     let filter = RecordFilter::new(&filter)
         .map_err(|error| ActionError::invalid_input(error.to_string()))?;
@@ -338,6 +326,11 @@ pub(crate) fn for_each_row(
         }
     }
     Ok(())
+}
+
+/// The number of the last change that the caller has; `None` without a cursor of this run of the instance.
+fn last_known_change(handle: &DirectoryHandle, input: &DirectoryChangesInput) -> Option<u64> {
+    parse_cursor(input.cursor.as_deref()?, handle.instance())
 }
 
 /// The number of the change in a cursor of this instance.

@@ -29,10 +29,6 @@ fn large_directory() -> DirectoryHandle {
     handle
 }
 
-fn listing(query: &DirectoryQueryInput) -> DirectoryListInput {
-    DirectoryListInput { documents: Some(true), query: query.clone() }
-}
-
 /// All names, from as many pages as there are.
 fn read_pages<T: Serialize>(
     mut page: impl FnMut(&DirectoryQueryInput) -> T,
@@ -57,7 +53,7 @@ fn pages_fit_into_a_reply_and_have_all_nodes() {
     let listed = |answer: &DirectoryListOutput| {
         (answer.nodes.iter().map(|row| row.node.clone()).collect(), answer.next.clone())
     };
-    let (names, pages) = read_pages(|input| list(&handle, &listing(input), start).unwrap(), listed);
+    let (names, pages) = read_pages(|input| list(&handle, input, true, start).unwrap(), listed);
     assert_eq!(names.len(), NODES);
     assert!(names.is_sorted() && pages > 3, "{pages}");
     let found = |answer: &DirectoryFindOutput| (answer.nodes.clone(), answer.next.clone());
@@ -87,7 +83,7 @@ fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request() {
     }
     let listed = |stale: Option<bool>, now: Instant| {
         let input = DirectoryQueryInput { stale, ..DirectoryQueryInput::default() };
-        let answer = list(&handle, &listing(&input), now).unwrap();
+        let answer = list(&handle, &input, true, now).unwrap();
         (answer.nodes.iter().map(|row| row.seen).collect::<Vec<_>>(), answer.stale)
     };
     for (seconds, hidden) in [(0, 0), (3_600, 0), (3_601, 2)] {
@@ -106,7 +102,10 @@ fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request() {
 #[test]
 fn changes_that_do_not_fit_into_a_reply_continue_at_the_cursor() {
     let handle = large_directory();
-    let read = |cursor: Option<String>| ChangesInput { cursor, ..ChangesInput::default() };
+    let read = |cursor: Option<String>| DirectoryChangesInput {
+        cursor,
+        ..DirectoryChangesInput::default()
+    };
     let first = answer_changes(&handle, &read(None)).unwrap();
     assert!(first.reset && first.nodes.is_empty());
     let names: Vec<Identity> =

@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_api::ActionError;
-use muster_contract::directory::DirectoryListInput;
 use muster_http::{ConnectionAdmission, HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_wire::status::ReplyStatus;
 use serde::Serialize;
@@ -19,7 +18,7 @@ use super::parameters::ApiParameters;
 use super::targets::{TargetGroup, target_group};
 use super::tokens::TokenFile;
 use super::watch::{self, WatchSource};
-use crate::actions::{self, FacetsInput};
+use crate::actions;
 use crate::state::DirectoryHandle;
 
 const JSON: &str = "application/json";
@@ -157,9 +156,8 @@ impl DirectoryApi {
                 let accepted = ["q", "fields", "limit", "after", "stale", "documents"];
                 let parameters = ApiParameters::read(request, &accepted)?;
                 self.query("nodes", move |handle| {
-                    let documents = Some(parameters.documents);
-                    let input = DirectoryListInput { documents, query: parameters.query };
-                    page_of(&actions::list(handle, &input, Instant::now())?)
+                    let ApiParameters { query, documents, .. } = parameters;
+                    page_of(&actions::list(handle, &query, documents, Instant::now())?)
                 })
                 .await
             }
@@ -178,8 +176,11 @@ impl DirectoryApi {
             ["v1", "facets"] => {
                 let parameters = ApiParameters::read(request, &["q", "path", "stale"])?;
                 let path = parameters.path.ok_or("path: missing; name a fact".to_owned())?;
-                let input = FacetsInput { path, query: parameters.query };
-                self.query("facets", move |handle| page_of(&actions::facets(handle, &input)?)).await
+                let query = parameters.query;
+                self.query("facets", move |handle| {
+                    page_of(&actions::facets(handle, &path, &query)?)
+                })
+                .await
             }
             ["v1", "http_sd"] => {
                 let parameters = ApiParameters::read(request, &["q", "port", "label", "stale"])?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::ActionError;
-use muster_contract::directory::{DirectoryListInput, DirectoryNodeRow};
+use muster_contract::directory::{DirectoryChangesInput, DirectoryNodeRow, DirectoryQueryInput};
 use muster_http::{HttpBody, HttpRequest, HttpResponse, HttpStatus};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::api::{ApiError, not_ready};
 use super::parameters::ApiParameters;
-use crate::actions::{self, ChangesInput};
+use crate::actions;
 use crate::state::DirectoryHandle;
 
 /// Events that wait for a slow client. Further ones are not computed before it has read these.
@@ -71,10 +71,10 @@ pub(super) async fn start_watch(
         return Err(not_ready());
     }
     let cursor = request.last_event_id.clone().or(parameters.last_event_id);
-    let mut input = ChangesInput { cursor, wait: None, query: parameters.query };
-    input.query.limit = None;
+    let DirectoryQueryInput { filter, fields, .. } = parameters.query;
+    let input = DirectoryChangesInput { cursor, wait: None, filter, fields };
     // An invalid query is refused now.
-    let now = ChangesInput { cursor: None, ..input.clone() };
+    let now = DirectoryChangesInput { cursor: None, ..input.clone() };
     source.evaluate(move |handle| actions::answer_changes(handle, &now)).await?;
     let (sender, receiver) = mpsc::channel(MAX_WAITING_EVENTS);
     tokio::spawn(async move {
@@ -95,7 +95,7 @@ struct WatchEnded;
 /// Sends events until the client has gone.
 async fn follow(
     source: &WatchSource,
-    mut input: ChangesInput,
+    mut input: DirectoryChangesInput,
     sender: &mpsc::Sender<String>,
 ) -> Result<(), WatchEnded> {
     // The client knows that the stream is open before the first change.
@@ -127,23 +127,25 @@ async fn follow(
 /// Sends all nodes that match, page by page; only the last event has the cursor.
 async fn send_all(
     source: &WatchSource,
-    input: &ChangesInput,
+    input: &DirectoryChangesInput,
     cursor: &str,
     sender: &mpsc::Sender<String>,
 ) -> Result<(), WatchEnded> {
     send(sender, "event: reset\ndata: {}\n\n".to_owned()).await?;
-    let mut list = DirectoryListInput { documents: None, query: input.query.clone() };
-    list.query.stale = Some(true);
+    let DirectoryChangesInput { filter, fields, .. } = input.clone();
+    let mut query =
+        DirectoryQueryInput { filter, fields, stale: Some(true), ..DirectoryQueryInput::default() };
     loop {
-        let asked = list.clone();
-        let page =
-            source.evaluate(move |handle| actions::list(handle, &asked, Instant::now())).await;
+        let asked = query.clone();
+        let page = source
+            .evaluate(move |handle| actions::list(handle, &asked, false, Instant::now()))
+            .await;
         let page = page.map_err(|_| WatchEnded)?;
         let cursor = page.next.is_none().then_some(cursor);
         let change = WatchChange { nodes: page.nodes, gone: Vec::new() };
         send(sender, event("nodes", cursor, &change)).await?;
         let Some(next) = page.next else { return Ok(()) };
-        list.query.after = Some(next);
+        query.after = Some(next);
     }
 }
 
