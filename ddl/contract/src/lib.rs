@@ -21,6 +21,7 @@ pub mod provision;
 pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
+pub mod puppetral;
 pub mod restart;
 pub mod rpcutil;
 pub mod schedule;

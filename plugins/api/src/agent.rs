@@ -70,7 +70,7 @@ impl Agent {
     }
 
     /// Starts a builder from a shared schema: many nodes in one process keep one copy of it.
-    pub fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
+    pub(crate) fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
         AgentBuilder { ddl, actions: BTreeMap::new(), ending_at_deadline: BTreeSet::new() }
     }
 

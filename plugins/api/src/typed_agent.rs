@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use muster_ddl::{Action, AgentContract};
+use muster_ddl::{Action, AgentContract, AgentDdl};
 
 use crate::agent::{Agent, AgentBuilder, AgentError};
 use crate::context::{BlockingContext, CallContext};
@@ -19,6 +20,11 @@ impl Agent {
     /// Starts a builder of an agent whose actions are types.
     pub fn builder_for<T: AgentContract>() -> Result<TypedAgentBuilder<T>, AgentError> {
         Self::builtin(T::NAME).map(TypedAgentBuilder::new)
+    }
+
+    /// Starts a builder of such an agent from its parsed schema: many nodes in one process keep one copy of it.
+    pub fn builder_with_schema<T: AgentContract>(schema: Arc<AgentDdl>) -> TypedAgentBuilder<T> {
+        TypedAgentBuilder::new(Self::builder_from_ddl(schema))
     }
 }
 

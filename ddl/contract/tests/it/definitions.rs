@@ -20,6 +20,7 @@ use muster_contract::provision::ProvisionAgent;
 use muster_contract::provisioner::ProvisionerAgent;
 use muster_contract::puppet::PuppetAgent;
 use muster_contract::puppetca::PuppetcaAgent;
+use muster_contract::puppetral::PuppetralAgent;
 use muster_contract::restart::RestartAgent;
 use muster_contract::rpcutil::RpcutilAgent;
 use muster_contract::schedule::ScheduleAgent;
@@ -27,10 +28,11 @@ use muster_contract::service::ServiceAgent;
 use muster_contract::shell::ShellAgent;
 use muster_contract::ssh::{SshAgent, SshCaAgent};
 use muster_contract::tunnel::TunnelAgent;
+use muster_ddl::BUILTIN_AGENTS;
 
 use crate::generator::generate_document;
 
-/// The agents whose actions are types.
+/// All built-in agents.
 fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
         generate_document::<AgainAgent>(),
@@ -50,6 +52,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<ProvisionerAgent>(),
         generate_document::<PuppetAgent>(),
         generate_document::<PuppetcaAgent>(),
+        generate_document::<PuppetralAgent>(),
         generate_document::<RestartAgent>(),
         generate_document::<RpcutilAgent>(),
         generate_document::<ScheduleAgent>(),
@@ -81,4 +84,10 @@ fn documents_are_generated_from_the_types_of_their_actions() {
     }
     let advice = "UPDATE_GOLDEN=1 rewrites the documents";
     assert!(differences.is_empty(), "{}\n{advice}", differences.join("\n"));
+}
+
+#[test]
+fn every_built_in_agent_is_generated() {
+    let generated = generated_documents().into_iter().map(|(name, _)| name);
+    assert!(generated.eq(BUILTIN_AGENTS.iter().map(|(name, _)| *name)));
 }

@@ -8,6 +8,7 @@ use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, CallContext};
+use muster_contract::puppetral::PuppetralDoOutput;
 use muster_engine::apply::{ApplyHooks, ApplyOutcome};
 use muster_engine::event::ChangeEventStatus;
 use muster_engine::plan::ResourcePlan;
@@ -22,7 +23,7 @@ use crate::puppetral::engines::{EngineFactory, check_foreign, from_engine_error}
 use crate::puppetral::managed::{self, ManagedStatus};
 use crate::puppetral::options::Options;
 use crate::puppetral::policy;
-use crate::puppetral::report::{self, AppliedChange, ChangeOutcome};
+use crate::puppetral::report::{self, ChangeOutcome};
 use crate::puppetral::run_lock::{ChangeGuard, ChangeQueue, acquire_lock_file, lock_puppet};
 
 /// Applies changes within the options, one at a time.
@@ -62,7 +63,7 @@ impl ResourceChanger {
         cx: &CallContext,
         desired: DesiredResource,
         mode: ChangeMode,
-    ) -> Result<AppliedChange, ActionError> {
+    ) -> Result<PuppetralDoOutput, ActionError> {
         let type_name = desired.type_name.to_lowercase();
         policy::check_type(&self.options, &type_name)?;
         let engine = match mode {
@@ -90,7 +91,7 @@ impl ResourceChanger {
         id: String,
         force: bool,
         mode: ChangeMode,
-    ) -> Result<AppliedChange, ActionError> {
+    ) -> Result<PuppetralDoOutput, ActionError> {
         let options = Arc::clone(&self.options);
         let engine = self.engines.engine_for(&cx.system);
         let checker = engine.clone();
@@ -116,7 +117,7 @@ impl ResourceChanger {
         engine: ResourceEngine,
         requested: RequestedChange,
         mode: ChangeMode,
-    ) -> Result<AppliedChange, ActionError> {
+    ) -> Result<PuppetralDoOutput, ActionError> {
         let change_guard = match mode {
             ChangeMode::Apply => Some(self.lock.wait_for_turn(cx, &self.options).await?),
             ChangeMode::Noop | ChangeMode::Plan => None,

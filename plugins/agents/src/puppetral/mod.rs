@@ -20,7 +20,10 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::ddl::AgentDdl;
-use muster_api::{Agent, AgentBuilder, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, TypedAgentBuilder};
+use muster_contract::puppetral::{
+    PuppetralAgent, PuppetralDo, PuppetralFind, PuppetralPlan, PuppetralSearch,
+};
 
 pub use options::Options;
 
@@ -30,7 +33,7 @@ use engines::EngineFactory;
 
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent(options: Options) -> Result<Agent, AgentError> {
-    add_actions(Agent::builtin("puppetral")?, options)
+    add_actions(Agent::builder_for::<PuppetralAgent>()?, options)
 }
 
 /// Builds the agent with a schema that is already parsed. The agent owns the queue of its node's changes, so each node in a process needs its own
@@ -39,17 +42,20 @@ pub fn build_agent_with_schema(
     schema: Arc<AgentDdl>,
     options: Options,
 ) -> Result<Agent, AgentError> {
-    add_actions(Agent::builder_from_ddl(schema), options)
+    add_actions(Agent::builder_with_schema(schema), options)
 }
 
-fn add_actions(agent: AgentBuilder, options: Options) -> Result<Agent, AgentError> {
+fn add_actions(
+    agent: TypedAgentBuilder<PuppetralAgent>,
+    options: Options,
+) -> Result<Agent, AgentError> {
     let engines = Arc::new(EngineFactory::new(Arc::new(options)));
     let changer = Arc::new(ResourceChanger::new(Arc::clone(&engines)));
     agent
-        .action("do", &changer, apply::apply_resource)
-        .action("plan", &changer, apply::plan_resource)
-        .blocking_action("find", &engines, read::find_resource)
-        .blocking_action("search", &engines, read::search_resources)
+        .action(PuppetralDo, &changer, apply::apply_resource)
+        .action(PuppetralPlan, &changer, apply::plan_resource)
+        .blocking_action(PuppetralFind, &engines, read::find_resource)
+        .blocking_action(PuppetralSearch, &engines, read::search_resources)
         .build()
 }
 

@@ -1,11 +1,11 @@
 //! Replies about changes: what changed, what failed, and what an undo did not restore.
 
 use muster_api::ActionError;
+use muster_contract::puppetral::{PropertyChangeRow, PuppetralDoOutput};
 use muster_engine::apply::ApplyOutcome;
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
 use muster_engine::undo::RestoreConflict;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::puppetral::engines::from_engine_error;
@@ -15,28 +15,6 @@ const MAX_EVENTS: usize = 500;
 /// Maximum number of events in the sentence of a reply.
 const MAX_SUMMARISED: usize = 10;
 
-/// How it went.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ChangeReport {
-    /// Whether anything changed; in a plan, whether anything would, or could where the resource was not evaluated.
-    pub(crate) changed: bool,
-    pub(crate) result: String,
-    #[schemars(with = "Vec<Value>")]
-    pub(crate) events: Vec<ChangeEvent>,
-    pub(crate) resource: String,
-    pub(crate) log: Vec<String>,
-}
-
-/// How it went, for callers that may change the node and so may see the content of files.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct AppliedChange {
-    #[serde(flatten)]
-    pub(crate) report: ChangeReport,
-    /// The unified diff of the content of a file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) diff: Option<String>,
-}
-
 /// The outcome of a request.
 pub(crate) struct ChangeOutcome {
     pub(crate) outcome: ApplyOutcome,
@@ -45,7 +23,7 @@ pub(crate) struct ChangeOutcome {
 }
 
 /// The reply, or the error with the same output.
-pub(crate) fn build_report(change: ChangeOutcome) -> Result<AppliedChange, ActionError> {
+pub(crate) fn build_report(change: ChangeOutcome) -> Result<PuppetralDoOutput, ActionError> {
     let ChangeOutcome { outcome, unrestored } = change;
     let ApplyOutcome { resource, mut events, diff, mut log, not_evaluated, error } = outcome;
     let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
@@ -78,12 +56,13 @@ pub(crate) fn build_report(change: ChangeOutcome) -> Result<AppliedChange, Actio
         events.sort_by_key(|event| event.status != ChangeEventStatus::Failure);
         events.truncate(MAX_EVENTS);
     }
-    let report = ChangeReport { changed, result, events, resource, log };
+    let events = events.into_iter().map(build_row).collect();
+    let output = PuppetralDoOutput { changed, result, events, resource, diff, log };
     let Some(failure) = failure else {
-        return Ok(AppliedChange { report, diff });
+        return Ok(output);
     };
-    let failed = ActionError::failed(format!("{}: {failure}", report.resource));
-    Err(failed.with_output(&AppliedChange { report, diff }))
+    let failed = ActionError::failed(format!("{}: {failure}", output.resource));
+    Err(failed.with_output(&output))
 }
 
 /// The refusal of an undo that would overwrite later changes.
@@ -97,10 +76,36 @@ pub(crate) fn conflict_error(conflicts: Vec<RestoreConflict>) -> ActionError {
         limit_sentences(&descriptions)
     );
     // The message has the reason.
-    let report =
-        ChangeReport { result: "nothing was undone".to_owned(), ..ChangeReport::default() };
-    let diff = (!diffs.is_empty()).then(|| diffs.join("\n"));
-    ActionError::failed(problem).with_output(&AppliedChange { report, diff })
+    let output = PuppetralDoOutput {
+        result: "nothing was undone".to_owned(),
+        diff: (!diffs.is_empty()).then(|| diffs.join("\n")),
+        ..PuppetralDoOutput::default()
+    };
+    ActionError::failed(problem).with_output(&output)
+}
+
+fn build_row(event: ChangeEvent) -> PropertyChangeRow {
+    let ChangeEvent { resource, property, previous_value, desired_value, status, message } = event;
+    PropertyChangeRow {
+        resource,
+        property,
+        previous_value: to_json(&previous_value),
+        desired_value: to_json(&desired_value),
+        status: status_name(status).to_owned(),
+        message,
+    }
+}
+
+fn status_name(status: ChangeEventStatus) -> &'static str {
+    match status {
+        ChangeEventStatus::Success => "success",
+        ChangeEventStatus::Failure => "failure",
+        ChangeEventStatus::Noop => "noop",
+    }
+}
+
+fn to_json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
 }
 
 /// The events as one sentence.

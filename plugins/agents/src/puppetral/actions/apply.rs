@@ -3,38 +3,12 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, CallContext};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use muster_contract::puppetral::{
+    PuppetralDoInput, PuppetralDoOutput, PuppetralPlanInput, PuppetralPlanOutput,
+};
 use serde_json::{Map, Value};
 
 use crate::puppetral::change::{ChangeMode, DesiredResource, ResourceChanger};
-use crate::puppetral::report::{AppliedChange, ChangeReport};
-
-/// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct PuppetralDoInput {
-    #[serde(rename = "type")]
-    type_name: Option<String>,
-    name: Option<String>,
-    undo: Option<String>,
-    noop: Option<bool>,
-    params: Option<Map<String, Value>>,
-    /// Everything else that was given: properties and parameters of the type.
-    #[serde(flatten)]
-    attributes: Map<String, Value>,
-}
-
-/// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct PuppetralPlanInput {
-    #[serde(rename = "type")]
-    type_name: String,
-    name: String,
-    params: Option<Map<String, Value>>,
-    /// Everything else that was given: properties and parameters of the type.
-    #[serde(flatten)]
-    attributes: Map<String, Value>,
-}
 
 /// The names of inputs that can be the names of attributes, too.
 const AMBIGUOUS_NAMES: [&str; 5] = ["type", "name", "undo", "noop", "params"];
@@ -61,7 +35,7 @@ pub(crate) async fn apply_resource(
     changer: Arc<ResourceChanger>,
     cx: CallContext,
     input: PuppetralDoInput,
-) -> Result<AppliedChange, ActionError> {
+) -> Result<PuppetralDoOutput, ActionError> {
     let PuppetralDoInput { type_name, name, undo, noop, params, attributes } = input;
     let attributes = merge_params(attributes, params)?;
     let mode = if noop == Some(true) { ChangeMode::Noop } else { ChangeMode::Apply };
@@ -100,9 +74,12 @@ pub(crate) async fn plan_resource(
     changer: Arc<ResourceChanger>,
     cx: CallContext,
     input: PuppetralPlanInput,
-) -> Result<ChangeReport, ActionError> {
+) -> Result<PuppetralPlanOutput, ActionError> {
     let PuppetralPlanInput { type_name, name: title, params, attributes } = input;
     let attributes = merge_params(attributes, params)?;
     let desired = DesiredResource { type_name, title, attributes };
-    Ok(changer.apply_resource(&cx, desired, ChangeMode::Plan).await?.report)
+    let planned = changer.apply_resource(&cx, desired, ChangeMode::Plan).await?;
+    // The diff of a file shows its content, for which `plan` grants no privilege.
+    let PuppetralDoOutput { changed, result, events, resource, diff: _, log } = planned;
+    Ok(PuppetralPlanOutput { changed, result, events, resource, log })
 }

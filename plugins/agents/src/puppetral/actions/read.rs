@@ -3,31 +3,15 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use muster_contract::puppetral::{
+    PuppetralFindInput, PuppetralFindOutput, PuppetralSearchInput, PuppetralSearchOutput,
+};
 use serde_json::{Map, Value};
 
 use crate::puppetral::engines::{
     EngineFactory, check_foreign, from_engine_error, read_only_for_own_types,
 };
 use crate::puppetral::{managed, properties};
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PuppetralFindInput {
-    #[serde(rename = "type")]
-    type_name: String,
-    name: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetralFindOutput {
-    #[serde(rename = "type")]
-    type_name: String,
-    name: String,
-    /// True, false, or "unknown".
-    managed: Value,
-    properties: Map<String, Value>,
-}
 
 pub(crate) fn find_resource(
     engines: &Arc<EngineFactory>,
@@ -48,21 +32,6 @@ pub(crate) fn find_resource(
         type_name,
         name,
     })
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PuppetralSearchInput {
-    #[serde(rename = "type")]
-    type_name: String,
-}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PuppetralSearchOutput {
-    #[serde(rename = "type")]
-    type_name: String,
-    /// Properties by title.
-    resources: Map<String, Value>,
-    count: usize,
 }
 
 pub(crate) fn search_resources(

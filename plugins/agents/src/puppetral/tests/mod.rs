@@ -17,12 +17,12 @@ use muster_api::system::System;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::TestNode;
 use muster_api::{ActionError, Agent};
 use muster_engine::ResourceEngine;
 use serde_json::{Value, json};
 
-use crate::puppetral::{Options, actions, build_agent};
+use crate::puppetral::{Options, build_agent};
 
 #[derive(Clone)]
 struct Machine {
@@ -107,27 +107,6 @@ fn memory() -> FakeSystem {
     let system = FakeSystem::new().with_root("/scratch");
     system.add_file("/etc/hosts", "127.0.0.1\tlocalhost\n");
     system
-}
-
-#[test]
-fn types_names_and_examples_equal_the_ddl() {
-    let agent = build_agent(Options::default()).unwrap();
-    let found: Vec<String> = [
-        differences::<actions::apply::PuppetralDoInput, crate::puppetral::report::AppliedChange>(
-            &agent, "do",
-        ),
-        differences::<actions::read::PuppetralFindInput, actions::read::PuppetralFindOutput>(
-            &agent, "find",
-        ),
-        differences::<actions::apply::PuppetralPlanInput, crate::puppetral::report::ChangeReport>(
-            &agent, "plan",
-        ),
-        differences::<actions::read::PuppetralSearchInput, actions::read::PuppetralSearchOutput>(
-            &agent, "search",
-        ),
-    ]
-    .concat();
-    assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]
