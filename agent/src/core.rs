@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::{
-    AgentInfo, AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot,
-    HealthFinding, LogThrottle, NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource,
-    WorkEnd,
+    AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot, HealthFinding,
+    LogThrottle, NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
@@ -315,8 +314,8 @@ impl NodeHandle for DaemonCore {
         })
     }
 
-    fn agent_infos(&self) -> Vec<AgentInfo> {
-        self.registry.get().agent_infos()
+    fn agent_ddls(&self) -> Vec<Arc<AgentDdl>> {
+        self.registry.get().agent_ddls()
     }
 
     fn agent_problems(&self) -> Vec<AgentProblem> {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use muster_api::{AgentInfo, AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
+use muster_api::{AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
 use muster_base::count_text;
-use muster_files::SecretOwner;
+use muster_ddl::AgentDdl;
 use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -65,13 +65,12 @@ pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap
     };
     let kernel = LandlockSupport::probe();
     let root = nix::unistd::geteuid().is_root();
-    let external = core.agent_infos().into_iter().filter(|info| info.provider == EXTERNAL_PROVIDER);
+    let external = core.agent_ddls().into_iter().filter(|ddl| ddl.provider() == EXTERNAL_PROVIDER);
     external
-        .filter_map(|info| {
-            let ddl = core.agent_ddl(&info.agent)?;
-            let restrictions =
-                describe_enforcement(&ddl, &options.agent_options(&info.agent), kernel, root);
-            Some((info.agent, restrictions))
+        .map(|ddl| {
+            let agent_options = options.agent_options(ddl.name());
+            let restrictions = describe_enforcement(&ddl, &agent_options, kernel, root);
+            (ddl.name().to_owned(), restrictions)
         })
         .collect()
 }
@@ -81,16 +80,17 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
     let Ok(options) = external_options(config) else {
         return Vec::new();
     };
-    let is_root = |info: &AgentInfo| {
-        info.provider == EXTERNAL_PROVIDER && options.agent_options(&info.agent).is_root()
+    let is_root = |ddl: &Arc<AgentDdl>| {
+        ddl.provider() == EXTERNAL_PROVIDER && options.agent_options(ddl.name()).is_root()
     };
-    let finding = |AgentInfo { agent, .. }| {
+    let finding = |ddl: Arc<AgentDdl>| {
+        let agent = ddl.name();
         let message = format!(
             "agent {agent}: its programs run as root; set another user in [plugins.external.agents.{agent}]"
         );
         new_finding("plugins", FindingLevel::Warning, message)
     };
-    core.agent_infos().into_iter().filter(is_root).map(finding).collect()
+    core.agent_ddls().into_iter().filter(is_root).map(finding).collect()
 }
 
 fn new_finding(check: &'static str, level: FindingLevel, message: String) -> HealthFinding {

@@ -59,6 +59,13 @@ impl AgentDdl {
         &self.metadata
     }
 
+    /// What implements the agent: `builtin`, `external` for separate programs, or the name in its metadata.
+    pub fn provider(&self) -> &str {
+        let has_programs = self.actions.iter().any(|action| action.implemented_by.is_some());
+        let usual = if has_programs { "external" } else { "builtin" };
+        self.metadata.provider.as_deref().unwrap_or(usual)
+    }
+
     /// The action called `name`.
     pub fn find_action(&self, name: &str) -> Option<&ActionSchema> {
         self.actions.iter().find(|action| action.name == name)

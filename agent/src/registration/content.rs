@@ -1,5 +1,8 @@
 //! Builds the content of the node's record. Pure.
 
+use std::sync::Arc;
+
+use muster_ddl::AgentDdl;
 use muster_filter::state::NodeFacts;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::NodeContent;
@@ -91,11 +94,12 @@ pub(super) fn build_content(
     selection: &FactSelection,
     heartbeat_seconds: u32,
 ) -> NodeContent {
-    let agents = core.registry.get().agent_infos();
+    let agents = core.registry.get().agent_ddls();
+    let version = |ddl: &Arc<AgentDdl>| (ddl.name().to_owned(), ddl.metadata().version.clone());
     NodeContent {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         collectives: core.collectives.clone(),
-        agents: agents.into_iter().map(|agent| (agent.agent, agent.version)).collect(),
+        agents: agents.iter().map(version).collect(),
         classes: core.classes.are_known().then(|| core.classes.current().to_vec()),
         facts: selection.published(&core.facts.current()),
         heartbeat_seconds,

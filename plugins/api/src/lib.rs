@@ -82,7 +82,7 @@ pub use muster_filter as filter;
 pub use muster_system as system;
 pub use muster_wire as wire;
 pub use node::{
-    AgentInfo, AgentProblem, CallerVerdict, CancelScope, CounterSnapshot, NodeHandle, RequestOwner,
+    AgentProblem, CallerVerdict, CancelScope, CounterSnapshot, NodeHandle, RequestOwner,
     RunningRequest,
 };
 pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};

@@ -11,8 +11,7 @@ use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::UserRole;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -37,14 +36,16 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn classes(&self) -> Arc<[String]>;
     /// Whether a filter matches the node. Data sources are unknown.
     fn is_matched_by(&self, filter: &NodeFilter) -> bool;
-    /// The agents that it offers.
-    fn agent_infos(&self) -> Vec<AgentInfo>;
+    /// The DDLs of the agents that it offers.
+    fn agent_ddls(&self) -> Vec<Arc<AgentDdl>>;
     /// The agents that are not offered because their files are invalid.
     fn agent_problems(&self) -> Vec<AgentProblem> {
         Vec::new()
     }
     /// The DDL of an agent that it offers.
-    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>>;
+    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>> {
+        self.agent_ddls().into_iter().find(|ddl| ddl.name() == agent)
+    }
     /// The data sources that it offers.
     fn data_sources(&self) -> &[ValidatedDataSource];
     /// One configuration value, by dotted name.
@@ -85,27 +86,6 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn record_work_end(&self, _call: &CallContext, _end: &WorkEnd) {}
     /// Current problems of the daemon and its environment. Inspects disks, so it may block briefly.
     fn collect_findings(&self) -> Vec<HealthFinding>;
-}
-
-/// An agent's metadata.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct AgentInfo {
-    /// The name, as in subjects.
-    pub agent: String,
-    /// Its purpose.
-    pub description: String,
-    /// Its author.
-    pub author: String,
-    /// Its licence.
-    pub license: String,
-    /// Its own version.
-    pub version: String,
-    /// Its home page.
-    pub url: String,
-    /// The maximum duration of its actions, in seconds.
-    pub timeout: u64,
-    /// What implements it: `builtin`, or `external` for a separate program.
-    pub provider: String,
 }
 
 /// An agent that cannot be used because its files are invalid.

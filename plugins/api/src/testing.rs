@@ -22,7 +22,7 @@ use crate::context::CallContext;
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
 use crate::node::{
-    AgentInfo, AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RequestOwner, RunningRequest,
+    AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RequestOwner, RunningRequest,
 };
 
 /// All differences between the types of an action and its DDL; empty when they match. `I` and `O` are the types of the function's inputs and outputs.
@@ -204,8 +204,6 @@ pub struct TestNode {
     pub facts: Arc<NodeFacts>,
     /// Its classes.
     pub classes: Arc<[String]>,
-    /// Its agents.
-    pub agents: Vec<AgentInfo>,
     /// Its agents' DDLs.
     pub ddls: Vec<Arc<AgentDdl>>,
     /// Its agents that cannot be used.
@@ -236,7 +234,6 @@ impl TestNode {
             collectives: vec![SubjectName::parse("muster").ok()?],
             facts: Arc::default(),
             classes: Arc::from([]),
-            agents: Vec::new(),
             ddls: Vec::new(),
             agent_problems: Vec::new(),
             data_sources: Vec::new(),
@@ -287,7 +284,7 @@ impl NodeHandle for TestNode {
         Arc::clone(&self.classes)
     }
     fn is_matched_by(&self, filter: &NodeFilter) -> bool {
-        let agents: Vec<String> = self.agent_infos().into_iter().map(|info| info.agent).collect();
+        let agents: Vec<String> = self.ddls.iter().map(|ddl| ddl.name().to_owned()).collect();
         let collectives: Vec<String> = self.collectives().iter().map(ToString::to_string).collect();
         filter.matches(&NodeView {
             identity: self.identity().as_str(),
@@ -300,11 +297,8 @@ impl NodeHandle for TestNode {
         })
     }
 
-    fn agent_infos(&self) -> Vec<AgentInfo> {
-        self.agents.clone()
-    }
-    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>> {
-        self.ddls.iter().find(|ddl| ddl.name() == agent).cloned()
+    fn agent_ddls(&self) -> Vec<Arc<AgentDdl>> {
+        self.ddls.clone()
     }
     fn agent_problems(&self) -> Vec<AgentProblem> {
         self.agent_problems.clone()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{Agent, AgentInfo};
+use muster_api::Agent;
+use muster_api::ddl::AgentDdl;
 use tokio::sync::Semaphore;
 
 use crate::limits::CallLimits;
@@ -84,9 +85,9 @@ impl AgentRegistry {
         &self.names
     }
 
-    /// The metadata of all agents, sorted by name.
-    pub fn agent_infos(&self) -> Vec<AgentInfo> {
-        self.agents.values().map(|slot| agent_info(&slot.agent)).collect()
+    /// The DDLs of all agents, sorted by name.
+    pub fn agent_ddls(&self) -> Vec<Arc<AgentDdl>> {
+        self.agents.values().map(|slot| Arc::clone(slot.agent.ddl())).collect()
     }
 
     /// The current load of each agent, sorted by name.
@@ -102,23 +103,5 @@ impl AgentRegistry {
 
     pub(crate) fn find_slot(&self, name: &str) -> Option<&Arc<AgentSlot>> {
         self.agents.get(name)
-    }
-}
-
-fn agent_info(agent: &Agent) -> AgentInfo {
-    let metadata = agent.ddl().metadata();
-    let scripted = agent.ddl().actions().iter().any(|action| action.implemented_by().is_some());
-    AgentInfo {
-        agent: metadata.name.clone(),
-        description: metadata.description.clone(),
-        author: metadata.author.clone(),
-        license: metadata.license.clone(),
-        version: metadata.version.clone(),
-        url: metadata.url.clone(),
-        timeout: metadata.timeout,
-        provider: metadata
-            .provider
-            .clone()
-            .unwrap_or_else(|| if scripted { "external" } else { "builtin" }.to_owned()),
     }
 }

@@ -12,23 +12,20 @@ use muster_api::system::{FileAttributes, System};
 use muster_api::testing::{TestNode, data_differences};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, AgentInfo, AgentProblem, CounterSnapshot, StatelessPlugin as _};
+use muster_api::{ActionError, AgentProblem, CounterSnapshot, StatelessPlugin as _};
 use serde_json::{Map, Value, json};
 
 use crate::rpcutil::RpcutilPlugin;
 use crate::rpcutil::data::{fstat, memory};
 
-fn info(name: &str) -> AgentInfo {
-    AgentInfo {
-        agent: name.to_owned(),
-        description: "d".to_owned(),
-        author: "a".to_owned(),
-        license: "l".to_owned(),
-        version: "1.2.3".to_owned(),
-        url: "u".to_owned(),
-        timeout: 7,
-        provider: "builtin".to_owned(),
-    }
+fn ddl(name: &str) -> Arc<AgentDdl> {
+    let document = json!({
+        "metadata": {
+            "name": name, "description": "d", "author": "a", "license": "l", "version": "1.2.3", "url": "u", "timeout": 7,
+        },
+        "actions": [],
+    });
+    Arc::new(AgentDdl::from_slice(document.to_string().as_bytes()).unwrap())
 }
 
 fn node() -> TestNode {
@@ -44,7 +41,7 @@ fn node() -> TestNode {
     node.collectives = ["main", "eu"].map(|name| SubjectName::parse(name).unwrap()).to_vec();
     node.facts = Arc::new(NodeFacts::from_value(facts).unwrap());
     node.classes = ["mysql::master".to_owned()].into();
-    node.agents = vec![info("rpcutil"), info("puppetral")];
+    node.ddls = vec![ddl("rpcutil"), ddl("puppetral")];
     node.data_sources = RpcutilPlugin::create_data_sources().unwrap();
     node.config = config.as_object().cloned().unwrap();
     node.stats = CounterSnapshot {

@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::process;
+use std::sync::Arc;
 
 use muster_api::base::since_epoch;
+use muster_api::ddl::AgentDdl;
 use muster_api::{CallContext, EmptyInput, HealthFinding, NoState};
 use muster_contract::rpcutil::{
     CpuTimes, DiagnoseFindingRow, RpcutilDaemonStatsOutput, RpcutilDiagnoseOutput,
@@ -43,11 +45,12 @@ pub(crate) fn diagnose_node(cx: &CallContext) -> RpcutilDiagnoseOutput {
         message: finding.message,
     };
     let findings: Vec<_> = cx.node.collect_findings().into_iter().map(row).collect();
-    let agents = cx.node.agent_infos().into_iter();
+    let ddls = cx.node.agent_ddls();
+    let version = |ddl: &Arc<AgentDdl>| (ddl.name().to_owned(), ddl.metadata().version.clone());
     RpcutilDiagnoseOutput {
         problems: findings.len() as u64,
         findings,
-        agents: agents.map(|info| (info.agent, info.version)).collect(),
+        agents: ddls.iter().map(version).collect(),
         sandbox: cx.node.describe_sandboxes(),
         version: Some(super::VERSION.to_owned()),
     }

@@ -1,6 +1,7 @@
 //! `inventory`, `collective_info` and `agent_inventory`: what the node offers and belongs to.
 
-use muster_api::{AgentInfo, AgentProblem, CallContext, EmptyInput, NoState};
+use muster_api::ddl::{AgentDdl, DdlMetadata};
+use muster_api::{AgentProblem, CallContext, EmptyInput, NoState};
 use muster_contract::rpcutil::{
     AgentInventoryRow, AgentProblemRow, RpcutilAgentInventoryOutput, RpcutilCollectiveInfoOutput,
     RpcutilInventoryOutput,
@@ -42,23 +43,25 @@ pub(crate) fn list_agents(
     cx: &CallContext,
     _: EmptyInput,
 ) -> RpcutilAgentInventoryOutput {
-    let mut infos = cx.node.agent_infos();
-    infos.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
+    let mut ddls = cx.node.agent_ddls();
+    ddls.sort_unstable_by(|one, other| one.name().cmp(other.name()));
     RpcutilAgentInventoryOutput {
-        agents: infos.into_iter().map(agent_row).collect(),
+        agents: ddls.iter().map(|ddl| agent_row(ddl)).collect(),
         problems: list_agent_problems(cx),
     }
 }
 
-fn agent_row(info: AgentInfo) -> AgentInventoryRow {
-    let AgentInfo { agent, description, author, license, version, url, timeout, provider } = info;
-    let name = agent.clone();
+fn agent_row(ddl: &AgentDdl) -> AgentInventoryRow {
+    let DdlMetadata { name, description, author, license, version, url, timeout, .. } =
+        ddl.metadata().clone();
+    let (agent, provider) = (name.clone(), ddl.provider().to_owned());
     AgentInventoryRow { name, agent, description, author, license, version, url, timeout, provider }
 }
 
 /// The names of the agents that the node offers, sorted.
 pub(super) fn agent_names(cx: &CallContext) -> Vec<String> {
-    let mut names: Vec<String> = cx.node.agent_infos().into_iter().map(|info| info.agent).collect();
+    let ddls = cx.node.agent_ddls();
+    let mut names: Vec<String> = ddls.iter().map(|ddl| ddl.name().to_owned()).collect();
     names.sort_unstable();
     names
 }

@@ -49,16 +49,16 @@ pub(crate) struct FactDataOutput {
 }
 
 pub(crate) fn find_agent(cx: &CallContext, name: &str) -> AgentDataOutput {
-    match cx.node.agent_infos().into_iter().find(|info| info.agent == name) {
-        Some(info) => AgentDataOutput {
+    match cx.node.agent_ddl(name).map(|ddl| ddl.metadata().clone()) {
+        Some(metadata) => AgentDataOutput {
             exists: true,
-            agent: info.agent,
-            description: Some(info.description),
-            author: Some(info.author),
-            license: Some(info.license),
-            version: Some(info.version),
-            url: Some(info.url),
-            timeout: Some(info.timeout),
+            agent: metadata.name,
+            description: Some(metadata.description),
+            author: Some(metadata.author),
+            license: Some(metadata.license),
+            version: Some(metadata.version),
+            url: Some(metadata.url),
+            timeout: Some(metadata.timeout),
         },
         None => AgentDataOutput { agent: name.to_owned(), ..AgentDataOutput::default() },
     }
