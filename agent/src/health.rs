@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use muster_api::{AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
 use muster_base::count_text;
 use muster_ddl::AgentDdl;
+use muster_files::SecretOwner;
 use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
 use nix::sys::statvfs::{FsFlags, statvfs};

@@ -3,24 +3,26 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_base::{format_duration, unix_millis_now};
+use muster_calls::{DirectoryError, DirectoryPages, DirectorySession};
 use muster_contract::directory::{
-    DirectoryAgent, DirectoryFind, DirectoryFreshness, DirectoryQueryInput,
+    DirectoryChanges, DirectoryChangesInput, DirectoryFacets, DirectoryFacetsInput,
+    DirectoryFacetsOutput, DirectoryFind, DirectoryForget, DirectoryForgetInput,
+    DirectoryForgetOutput, DirectoryFreshness, DirectoryList, DirectoryListInput, DirectoryNodeRow,
+    DirectoryQueryInput, DirectoryShow, DirectoryShowInput, DirectoryShowOutput,
 };
-use muster_ddl::{Action, AgentContract};
-use muster_filter::{FilterError, NodeFilter};
-use muster_wire::identity::Identity;
-use muster_wire::node_record::NodeRecord;
-use muster_wire::sign::{self, MessageRefusal};
-use muster_wire::status::ReplyStatus;
-use muster_wire::token::ServiceRight;
+use muster_filter::NodeFilter;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::node_history::NodeHistory;
+use muster_wire::node_record::{NodeContent, NodeRecord};
 
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::target::TargetSelection;
 
-/// The agent of the directory.
-pub const DIRECTORY_AGENT: &str = DirectoryAgent::NAME;
+/// Time for an answer. A scan of a large fleet takes less than a second.
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an instance waits for a change before it answers.
+const CHANGES_WAIT: Duration = Duration::from_secs(20);
 
 /// All nodes that match, with some of their facts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,23 +46,6 @@ pub struct NodeListOptions<'a> {
     pub with_documents: bool,
 }
 
-#[derive(Serialize)]
-struct FacetsInput<'a> {
-    path: &'a str,
-    #[serde(flatten)]
-    query: DirectoryQueryInput,
-}
-
-#[derive(Serialize)]
-struct ChangesInput<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<&'a str>,
-    wait: u64,
-    filter: &'a str,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    fields: &'a [String],
-}
-
 /// A live query: the nodes that match, and then their changes.
 #[derive(Debug)]
 pub struct RegisteredWatch<'a> {
@@ -72,74 +57,65 @@ pub struct RegisteredWatch<'a> {
     cursor: Option<String>,
 }
 
-impl DirectorySession<'_> {
-    /// Calls an action of the directory, and reads its outputs.
-    pub async fn query<A: Action<Agent = DirectoryAgent>>(
-        &mut self,
-        input: &A::Input,
-        timeout: Duration,
-    ) -> Result<A::Output, DirectoryError> {
-        let target = match &self.instance {
-            Some(instance) => CallTarget::Nodes([instance.clone()].into()),
-            None => CallTarget::AnyInstance,
-        };
-        let mut call = RpcCall::of_action::<A>(input, target).map_err(ClientError::from)?;
-        call.expect = Some(1);
-        call.wait = timeout;
-        let reply = match self.client.ask_any_instance(call).await? {
-            InstanceAnswer::Reply(reply) => reply,
-            InstanceAnswer::Absent => return Err(DirectoryError::Absent),
-            InstanceAnswer::Silent => return Err(DirectoryError::Timeout(timeout)),
-        };
-        if !reply.rights.contains(&ServiceRight::Directory) {
-            return Err(DirectoryError::NotADirectory(reply.reply.sender));
+/// A step of a live query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RegisteredUpdate {
+    /// All nodes that match. Replaces what was known before.
+    All(Vec<DirectoryNodeRow>),
+    /// Nodes that have changed.
+    Changed {
+        /// Those that match.
+        nodes: Vec<DirectoryNodeRow>,
+        /// Those that do not match, whether they did before or not.
+        gone: Vec<String>,
+    },
+}
+
+impl RegisteredWatch<'_> {
+    /// The next step; without a change an empty one after 20 s. After an error, the next call asks any instance and returns all nodes.
+    pub async fn next(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
+        let update = self.next_of_instance().await;
+        if update.is_err() {
+            self.session.release_instance();
+            self.cursor = None;
         }
         update
     }
 
     async fn next_of_instance(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
-        let input = ChangesInput {
-            cursor: self.cursor.as_deref(),
-            wait: CHANGES_WAIT.as_secs(),
-            filter: &self.filter,
-            fields: self.fields,
+        let input = DirectoryChangesInput {
+            cursor: self.cursor.clone(),
+            wait: Some(CHANGES_WAIT.as_secs()),
+            filter: Some(self.filter.clone()),
+            fields: self.fields.to_vec(),
         };
         let timeout = CHANGES_WAIT + QUERY_TIMEOUT;
-        let changes: DirectoryChangesOutput =
-            self.session.query("changes", &input, timeout).await?;
+        let changes = self.session.query::<DirectoryChanges>(&input, timeout).await?;
         let update = if changes.reset {
             if !changes.freshness.ready {
                 return Err(DirectoryError::NotReady.into());
             }
-            _ => return Err(DirectoryError::Refused(reply.reply.statusmsg)),
-        }
-        reply.read_outputs::<A>().map_err(DirectoryError::Answer)
-    }
-
-    /// The instance that answered.
-    pub fn instance(&self) -> Option<&Identity> {
-        self.instance.as_ref()
-    }
-
-    /// Lets any instance answer the next query.
-    pub fn release_instance(&mut self) {
-        self.instance = None;
+            // Changes during the list are after the cursor.
+            let options =
+                NodeListOptions { fields: self.fields, with_stale: true, with_documents: false };
+            let list = self.fleet.list_with(&mut self.session, self.target, options).await?;
+            RegisteredUpdate::All(list.nodes)
+        } else {
+            RegisteredUpdate::Changed { nodes: changes.nodes, gone: changes.gone }
+        };
+        self.cursor = Some(changes.cursor);
+        Ok(update)
     }
 }
 
-impl Client {
-    /// A session with an instance of the directory.
-    pub fn directory_session(&self) -> DirectorySession<'_> {
-        DirectorySession { client: self, instance: None }
-    }
-
-    /// Calls an action of any instance of the directory, and reads its outputs.
-    pub async fn query_directory<A: Action<Agent = DirectoryAgent>>(
+impl FleetConnection {
+    /// The nodes that match, from as many pages as there are.
+    pub async fn list_registered(
         &self,
-        input: &A::Input,
-        timeout: Duration,
-    ) -> Result<A::Output, DirectoryError> {
-        self.directory_session().query::<A>(input, timeout).await
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        self.list_with(&mut self.client.directory_session(), target, options).await
     }
 
     async fn list_with(
@@ -148,9 +124,14 @@ impl Client {
         target: &TargetSelection,
         options: NodeListOptions<'_>,
     ) -> Result<RegisteredNodeList, FleetRequestError> {
-        let query = self.query_input(target, options)?;
-        let documents = options.with_documents.then_some(true);
-        list_pages(session, &target.filter, DirectoryListInput { documents, query }).await
+        let input = DirectoryListInput {
+            filter: Some(self.client.filter_for_directory(&target.filter)?),
+            fields: options.fields.to_vec(),
+            documents: options.with_documents.then_some(true),
+            stale: options.with_stale.then_some(true),
+            ..DirectoryListInput::default()
+        };
+        list_pages(session, &target.filter, input).await
     }
 
     /// The values at this path of all nodes that match, in every collective, also of those that were not seen for long. Fails if the instance has not read
@@ -158,29 +139,17 @@ impl Client {
     pub(crate) async fn list_values(
         &self,
         filter: &NodeFilter,
-        timeout: Duration,
-    ) -> Result<RegisteredNodes, DirectoryError> {
-        let mut pages = DirectoryPages::new(filter);
-        let filter = self.filter_for_directory(filter)?;
-        let mut session = self.directory_session();
-        let mut found = RegisteredNodes::default();
-        let mut input =
-            DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
-        loop {
-            let page = session.query::<DirectoryFind>(&input, timeout).await?;
-            if !page.freshness.ready {
-                return Err(DirectoryError::NotReady);
-            }
-            found.nodes.extend(page.nodes.iter().filter_map(|name| Identity::parse(name).ok()));
-            found.missing.extend(page.missing.iter().filter_map(|name| Identity::parse(name).ok()));
-            found.cloned.extend(page.cloned.iter().filter_map(|name| Identity::parse(name).ok()));
-            found.stale = page.stale;
-            found.freshness = page.freshness;
-            let names = page.nodes.iter().map(String::as_str);
-            match pages.accept(session.instance(), names, page.next)? {
-                Some(next) => input.after = Some(next),
-                None => return Ok(found),
-            }
+        path: &str,
+    ) -> Result<Vec<DirectoryNodeRow>, FleetRequestError> {
+        let input = DirectoryListInput {
+            filter: Some(serde_json::to_string(filter).map_err(DirectoryError::Query)?),
+            fields: vec![path.to_owned()],
+            stale: Some(true),
+            ..DirectoryListInput::default()
+        };
+        let list = list_pages(&mut self.client.directory_session(), filter, input).await?;
+        if !list.freshness.ready {
+            return Err(DirectoryError::NotReady.into());
         }
         Ok(list.nodes)
     }
@@ -220,8 +189,7 @@ impl Client {
             limit: Some(limit),
             ..DirectoryQueryInput::default()
         };
-        let found: DirectoryFindOutput =
-            self.client.query_directory("find", &input, QUERY_TIMEOUT).await?;
+        let found = self.client.query_directory::<DirectoryFind>(&input, QUERY_TIMEOUT).await?;
         Ok(found.nodes.into_iter().collect())
     }
 
@@ -233,7 +201,7 @@ impl Client {
     ) -> Result<DirectoryShowOutput, FleetRequestError> {
         let record = with_record.then_some(true);
         let input = DirectoryShowInput { node: node.to_owned(), record };
-        Ok(self.client.query_directory("show", &input, QUERY_TIMEOUT).await?)
+        Ok(self.client.query_directory::<DirectoryShow>(&input, QUERY_TIMEOUT).await?)
     }
 
     /// How many of the nodes that match have which value of a fact.
@@ -241,10 +209,17 @@ impl Client {
         &self,
         target: &TargetSelection,
         path: &str,
-        options: NodeListOptions<'_>,
+        with_stale: bool,
     ) -> Result<DirectoryFacetsOutput, FleetRequestError> {
-        let input = FacetsInput { path, query: self.query_input(target, options)? };
-        Ok(self.client.query_directory("facets", &input, QUERY_TIMEOUT).await?)
+        let input = DirectoryFacetsInput {
+            path: path.to_owned(),
+            filter: Some(self.client.filter_for_directory(&target.filter)?),
+            after: None,
+            limit: None,
+            stale: with_stale.then_some(true),
+            stale_seconds: None,
+        };
+        Ok(self.client.query_directory::<DirectoryFacets>(&input, QUERY_TIMEOUT).await?)
     }
 
     /// Follows the nodes that match.
@@ -264,7 +239,7 @@ impl Client {
         node: &Identity,
     ) -> Result<DirectoryForgetOutput, FleetRequestError> {
         let input = DirectoryForgetInput { node: node.to_string() };
-        Ok(self.client.query_directory("forget", &input, QUERY_TIMEOUT).await?)
+        Ok(self.client.query_directory::<DirectoryForget>(&input, QUERY_TIMEOUT).await?)
     }
 
     /// What changed on a node, from its own signed record.
@@ -308,19 +283,6 @@ impl Client {
             && content.ssh_host_keys() == output.ssh_host_keys
             && content.state.unwrap_or_default().as_map() == &output.state
     }
-
-    fn query_input(
-        &self,
-        target: &TargetSelection,
-        options: NodeListOptions<'_>,
-    ) -> Result<DirectoryQueryInput, FleetRequestError> {
-        Ok(DirectoryQueryInput {
-            filter: Some(self.client.filter_for_directory(&target.filter)?),
-            fields: options.fields.to_vec(),
-            stale: options.with_stale.then_some(true),
-            ..DirectoryQueryInput::default()
-        })
-    }
 }
 
 /// The nodes that match the filter of the query, from as many pages as there are.
@@ -332,13 +294,13 @@ async fn list_pages(
     let mut list = RegisteredNodeList::default();
     let mut pages = DirectoryPages::new(filter);
     loop {
-        let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
+        let page = session.query::<DirectoryList>(&input, QUERY_TIMEOUT).await?;
         let names = page.nodes.iter().map(|row| row.node.as_str());
         let next = pages.accept(session.instance(), names, page.next)?;
         list.nodes.extend(page.nodes);
         (list.stale, list.freshness) = (page.stale, page.freshness);
         match next {
-            Some(next) => input.query.after = Some(next),
+            Some(next) => input.after = Some(next),
             None => return Ok(list),
         }
     }

@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_base::{format_duration, unix_millis_now};
-use muster_contract::directory::{DirectoryFindOutput, DirectoryFreshness, DirectoryQueryInput};
-use muster_contract::{read_values, write_values};
+use muster_contract::directory::{
+    DirectoryAgent, DirectoryFind, DirectoryFreshness, DirectoryQueryInput,
+};
+use muster_ddl::{Action, AgentContract};
 use muster_filter::{FilterError, NodeFilter};
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeRecord;
 use muster_wire::sign::{self, MessageRefusal};
 use muster_wire::status::ReplyStatus;
 use muster_wire::token::ServiceRight;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::any_instance::InstanceAnswer;
 use crate::call::{CallTarget, RpcCall};
@@ -24,7 +24,7 @@ use crate::directory_pages::DirectoryPages;
 use crate::error::ClientError;
 
 /// The agent of the directory.
-pub const DIRECTORY_AGENT: &str = "directory";
+pub const DIRECTORY_AGENT: &str = DirectoryAgent::NAME;
 
 /// Time for an answer, after which a discovery asks the nodes themselves.
 pub const DIRECTORY_TIMEOUT: Duration = Duration::from_millis(300);
@@ -107,18 +107,16 @@ pub struct DirectorySession<'c> {
 
 impl DirectorySession<'_> {
     /// Calls an action of the directory, and reads its outputs.
-    pub async fn query<T: DeserializeOwned>(
+    pub async fn query<A: Action<Agent = DirectoryAgent>>(
         &mut self,
-        action: &str,
-        inputs: &impl Serialize,
+        input: &A::Input,
         timeout: Duration,
-    ) -> Result<T, DirectoryError> {
+    ) -> Result<A::Output, DirectoryError> {
         let target = match &self.instance {
             Some(instance) => CallTarget::Nodes([instance.clone()].into()),
             None => CallTarget::AnyInstance,
         };
-        let mut call = RpcCall::new(DIRECTORY_AGENT, action, target).map_err(ClientError::from)?;
-        call.data = write_values(inputs);
+        let mut call = RpcCall::of_action::<A>(input, target).map_err(ClientError::from)?;
         call.expect = Some(1);
         call.wait = timeout;
         let reply = match self.client.ask_any_instance(call).await? {
@@ -137,7 +135,7 @@ impl DirectorySession<'_> {
             }
             _ => return Err(DirectoryError::Refused(reply.reply.statusmsg)),
         }
-        read_values(&reply.reply.data).map_err(DirectoryError::Answer)
+        reply.read_outputs::<A>().map_err(DirectoryError::Answer)
     }
 
     /// The instance that answered.
@@ -158,13 +156,12 @@ impl Client {
     }
 
     /// Calls an action of any instance of the directory, and reads its outputs.
-    pub async fn query_directory<T: DeserializeOwned>(
+    pub async fn query_directory<A: Action<Agent = DirectoryAgent>>(
         &self,
-        action: &str,
-        inputs: &impl Serialize,
+        input: &A::Input,
         timeout: Duration,
-    ) -> Result<T, DirectoryError> {
-        self.directory_session().query(action, inputs, timeout).await
+    ) -> Result<A::Output, DirectoryError> {
+        self.directory_session().query::<A>(input, timeout).await
     }
 
     /// The nodes of this collective that match a filter, from as many pages as there are.
@@ -180,7 +177,7 @@ impl Client {
         let mut input =
             DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
         loop {
-            let page: DirectoryFindOutput = session.query("find", &input, timeout).await?;
+            let page = session.query::<DirectoryFind>(&input, timeout).await?;
             if !page.freshness.ready {
                 return Err(DirectoryError::NotReady);
             }

@@ -68,8 +68,12 @@ pub fn build_agent(
         .blocking_action(ProvisionReprovision, &context, markers::restart_provisioning)
         .blocking_action(ProvisionConfigure, &context, configure::configure_node)
         .blocking_action(ProvisionSetPuppetHost, &context, actions::hosts::set_puppet_host)
-        .blocking_action(ProvisionHasCert, &context, certificate::check_certificate_files)
-        .blocking_action(ProvisionRequestCertificate, &context, certificate::request_certificate)
+        .blocking_action(ProvisionHasCert, &context, actions::certificate::check_certificate_files)
+        .blocking_action(
+            ProvisionRequestCertificate,
+            &context,
+            actions::certificate::request_certificate,
+        )
         .action(ProvisionBootstrapPuppet, &context, run::bootstrap_puppet)
         .action(ProvisionRunPuppet, &context, run::run_puppet)
         .blocking_action(ProvisionDaemonizePuppet, &context, daemonize::daemonize_puppet)

@@ -43,7 +43,6 @@ use muster_contract::puppet::{
     PuppetAgent, PuppetDisable, PuppetEnable, PuppetLastRunReport, PuppetLastRunSummary,
     PuppetLocks, PuppetRunOnce, PuppetRuns, PuppetStatus,
 };
-use crate::permits::PermitClient;
 
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use muster_bus::Bytes;
 use muster_calls::{Client, EventArrival, EventListener};
 use muster_contract::directory::{DirectoryFind, DirectoryFindOutput, DirectoryQueryInput};
-use muster_wire::enrolment::issue_node_token;
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;

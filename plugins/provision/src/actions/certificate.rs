@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
+use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
 use muster_contract::provision::{
     CertificateRequestState, HasCertOutput, RequestCertificateInput, RequestCertificateOutput,
 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
+use muster_api::BlockingContext;
 use muster_contract::puppetca::{CertDetails, PuppetcaCleanOutput};
 use tokio::time::Instant;
 
