@@ -31,7 +31,7 @@ use crate::clock::WallClock;
 use crate::config::Config;
 use crate::core::{CoreParts, DaemonCore};
 use crate::credentials::{self, CredentialsError};
-use crate::enrolment::{NodeEnrolmentError, RENEWED_TOKEN_FILE};
+use crate::enrolment::NodeEnrolmentError;
 use crate::facts::{FactMachines, FactStore};
 use crate::node_state::NodeStateStore;
 use crate::policy;
@@ -178,7 +178,7 @@ fn restore_confirmation(core: &DaemonCore, config: &Config) {
         return;
     }
     core.freshness.set_max_age(Some(max_age));
-    let path = confirmation_path(config);
+    let path = config.confirmation_path();
     // Without the file the daemon's start counts: no earlier daemon has confirmed a token.
     if let Ok(at) = path.metadata().and_then(|metadata| metadata.modified()) {
         core.freshness.set_confirmed_before(unix_millis(at));
@@ -246,25 +246,9 @@ fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> Audi
     }
 }
 
-/// The path of a changed account token.
-pub fn account_token_path(config: &Config) -> PathBuf {
-    config.paths.state.join("account.jwt")
-}
-
-/// An empty file, written when the account token was last confirmed to be the newest. Its time survives a restart, which does not confirm the
-/// token.
-pub(crate) fn confirmation_path(config: &Config) -> PathBuf {
-    config.paths.state.join("account.confirmed")
-}
-
-/// The path of the node's renewed token. Its key stays in the credentials file.
-pub fn renewed_token_path(config: &Config) -> PathBuf {
-    config.paths.state.join(RENEWED_TOKEN_FILE)
-}
-
 /// Uses the renewed token that an earlier daemon stored, if it belongs to this node and expires later than the one in the credentials.
 fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now: Millis) {
-    let path = renewed_token_path(config);
+    let path = config.renewed_token_path();
     // Usually there is none; the token in the credentials is used.
     let Ok(token) = credentials::read_token("the node's renewed token", &path) else {
         return;
@@ -291,7 +275,7 @@ pub(crate) fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
 pub(crate) fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
     let configured = read_trust(config, &config.trust.account)?;
     // Usually there is no stored token, and an older one is left behind by a new configured token.
-    let Ok(stored) = credentials::read_token(ACCOUNT_TOKEN, &account_token_path(config)) else {
+    let Ok(stored) = credentials::read_token(ACCOUNT_TOKEN, &config.account_token_path()) else {
         return Ok(configured);
     };
     Ok(configured.update(stored.trim()).unwrap_or(configured))

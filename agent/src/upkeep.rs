@@ -10,7 +10,6 @@ use muster_files::replace_file;
 use muster_puppet::permits::PermitClient;
 use tokio::sync::mpsc;
 
-use crate::assemble;
 use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::memory;
@@ -91,10 +90,10 @@ pub(crate) async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config
 
 async fn keep_token(change: TokenChange, config: &Config) {
     let (path, token) = match change {
-        TokenChange::Account(token) => (assemble::account_token_path(config), token),
-        TokenChange::Node(token) => (assemble::renewed_token_path(config), token),
+        TokenChange::Account(token) => (config.account_token_path(), token),
+        TokenChange::Node(token) => (config.renewed_token_path(), token),
         // The file is empty; only its modification time counts.
-        TokenChange::Confirmed => (assemble::confirmation_path(config), String::new()),
+        TokenChange::Confirmed => (config.confirmation_path(), String::new()),
     };
     let target = path.clone();
     let written = move || replace_file(&target, token.as_bytes(), 0o600);

@@ -9,6 +9,7 @@ mod keys;
 mod read;
 mod report;
 mod settings;
+mod state_paths;
 mod values;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 
 pub use error::{ConfigError, ConfigFault, ConfigWarning};
 pub use settings::SettingOrigin;
+pub use state_paths::RENEWED_TOKEN_FILE;
 pub use values::{
     AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig, LogConfig,
     LogFormat, MetricsConfig, PathsConfig, PolicyConfig, PolicyOptions, ProvisioningConfig,

@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::NodeEnrolmentError;
 use crate::clock::WallClock;
+use crate::config::RENEWED_TOKEN_FILE;
 
 /// The proposed identity with its key. Secret.
 const PROPOSAL_FILE: &str = "newcomer.json";
@@ -23,8 +24,6 @@ const PROPOSAL_FILE: &str = "newcomer.json";
 const CREDENTIALS_FILE: &str = "node.creds";
 const ENROLMENT_FILE: &str = "enrolled.json";
 const ACCOUNT_FILE: &str = "account.jwt";
-/// The node's renewed token, in the state directory.
-pub(crate) const RENEWED_TOKEN_FILE: &str = "token.jwt";
 /// The marker of a node that is being provisioned. The provisioner removes it.
 const PROVISIONING_MARKER: &str = "provisioning";
 /// The marker of a node whose provisioning has ended.

@@ -27,7 +27,6 @@ use tokio::sync::Notify;
 use crate::config::{Config, EnrolledValues};
 use crate::credentials::CredentialsError;
 
-pub(crate) use identity_store::RENEWED_TOKEN_FILE;
 pub use identity_store::{EnrolmentDetails, IdentityStore};
 
 pub const PROVISIONING_AGENTS: [&str; 2] = ["provision", "rpcutil"];
