@@ -11,15 +11,15 @@ use muster_agents::nrpe::CheckMonitor;
 use muster_agents::package::PackageWorkers;
 use muster_agents::ssh::LoginOptions;
 use muster_api::FindingLevel;
-use muster_api::base::{duration_millis, error_chain, unix_millis};
+use muster_api::base::{duration_millis, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
-use muster_policy::PolicySet;
+use muster_agents::motd::MotdRenderer;
+use muster_agents::nrpe::CheckMonitor;
+use muster_agents::package::PackageWorkers;
 use muster_puppet::PuppetRunMonitor;
-use muster_puppet::again::AgainMonitor;
-use muster_wire::Millis;
-use muster_wire::identity::Identity;
+use muster_agents::ssh::LoginOptions;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 
@@ -32,19 +32,18 @@ use crate::config::Config;
 use crate::core::{CoreParts, DaemonCore};
 use crate::credentials::{self, CredentialsError};
 use crate::enrolment::NodeEnrolmentError;
-use crate::facts::{FactMachines, FactStore};
+use crate::facts::FactStore;
 use crate::node_state::NodeStateStore;
+use crate::own_tokens;
 use crate::policy;
-use crate::renewal;
+use crate::reload;
 use crate::seen::{SeenError, SeenRequests};
 use crate::sent_replies::SentReplies;
+use crate::services::ServiceError;
 use crate::shared::SharedValue;
 
 /// The record of the audit log's last checkpoint, in the state directory.
 const AUDIT_HEAD_FILE: &str = "audit.head";
-
-/// The account token in errors.
-const ACCOUNT_TOKEN: &str = "the account token";
 
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
@@ -59,8 +58,6 @@ pub enum AssembleError {
     Occupied { path: PathBuf },
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    #[error("the configured identity is `{configured}`, but the credentials in {} are for `{found}`", path.display())]
-    Identity { configured: Identity, found: Identity, path: PathBuf },
     #[error("the broker address is not valid")]
     Broker(#[from] BusError),
     /// The addresses of the broker, or the file of its authority, cannot be used.
@@ -68,14 +65,8 @@ pub enum AssembleError {
     Connection(#[source] BusError),
     #[error(transparent)]
     Plugin(#[from] PluginSetupError),
-    #[error("cannot start a service")]
-    Service(#[from] muster_provisioner::ProvisionerServiceError),
-    #[error("cannot serve the directory over HTTP")]
-    DirectoryHttp(#[from] muster_directory::DirectoryHttpError),
-    #[error("the agent of a service has no valid name")]
-    ServiceName(#[source] muster_wire::identity::NameError),
-    #[error("cannot start the enrolment service")]
-    Enrol(#[from] muster_wire::enrolment::NodeEnrollerError),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     #[error(transparent)]
     Seen(#[from] SeenError),
     #[error(transparent)]
@@ -113,13 +104,13 @@ pub fn assemble_daemon(
     broker_handles: BrokerHandles,
 ) -> Result<AssembledDaemon, AssembleError> {
     let clock = WallClock::system();
-    let signer = load_signer(config)?;
+    let signer = own_tokens::load_signer(config)?;
     let options = credentials::connect_options(config, &signer)?;
     let state = &config.paths.state;
     let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
-    let trust = load_trust(config)?;
-    use_renewed_token(config, &signer, &trust, clock.now());
-    let (policy, problems) = load_policies(config);
+    let trust = own_tokens::load_trust(config)?;
+    own_tokens::use_renewed_token(config, &signer, &trust, clock.now());
+    let (policy, problems) = policy::load_configured_policies(config);
     for problem in &problems {
         tracing::error!(problem, "the policy denies what depends on this file");
     }
@@ -150,7 +141,7 @@ pub fn assemble_daemon(
     });
     core.health.set_findings("policies", FindingLevel::Error, &problems);
     restore_confirmation(&core, config);
-    reload_facts(&core, &*host);
+    reload::reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
     let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins } =
         plugins.background;
@@ -185,55 +176,6 @@ fn restore_confirmation(core: &DaemonCore, config: &Config) {
     }
 }
 
-/// Collects facts, and reads the classes again. A source that fails keeps its last good value, and the failure is reported. Blocks.
-pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
-    let mut problems = Vec::new();
-    for problem in core.facts.reload(FactMachines { node: &*core.system, host }) {
-        // The reason names the file and what to do.
-        let problem = error_chain(&problem);
-        tracing::warn!(problem, "cannot collect all facts");
-        problems.push(problem);
-    }
-    core.health.set_findings("facts", FindingLevel::Warning, &problems);
-    reload_classes(core);
-}
-
-/// Reads the classes again. If that fails, the last ones stay, and the failure is reported. Blocks.
-pub(crate) fn reload_classes(core: &DaemonCore) {
-    let problems = core.classes.reload().err().map(|error| {
-        let problem = error_chain(&error);
-        tracing::warn!(problem, "cannot read the classes");
-        problem
-    });
-    core.health.set_findings("classes", FindingLevel::Warning, problems.as_slice());
-}
-
-/// Reads the policies again. If one has an error, all stay as they were, and the error is reported: a typing error must not lock out those who mend it.
-/// Returns whether the policies were replaced.
-pub fn reload_policies(core: &DaemonCore, config: &Config) -> bool {
-    let (policy, mut problems) = load_policies(config);
-    let is_valid = problems.is_empty();
-    if is_valid {
-        core.policy.set(policy);
-    } else {
-        for problem in &problems {
-            tracing::error!(problem, "the policies are not replaced");
-        }
-        problems.push(KEPT_POLICIES.to_owned());
-    }
-    core.health.set_findings("policies", FindingLevel::Error, &problems);
-    is_valid
-}
-
-/// What follows the errors of policies that were not replaced.
-const KEPT_POLICIES: &str = "the policies that were read before stay in effect until the next reload without an error; a restart of rpcd would deny what depends on these files";
-
-/// The policies of the configured directory, and what is wrong with them.
-pub(crate) fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
-    let (policy, problems) = policy::load_policies(&config.paths.policies, config.policy.default);
-    (policy, problems.iter().map(|problem| error_chain(problem)).collect())
-}
-
 fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> AuditOptions {
     AuditOptions {
         settings: config.audit.clone(),
@@ -244,43 +186,4 @@ fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> Audi
             trust.account_token().to_owned(),
         )
     }
-}
-
-/// Uses the renewed token that an earlier daemon stored, if it belongs to this node and expires later than the one in the credentials.
-fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now: Millis) {
-    let path = config.renewed_token_path();
-    // Usually there is none; the token in the credentials is used.
-    let Ok(token) = credentials::read_token("the node's renewed token", &path) else {
-        return;
-    };
-    if let Err(error) = renewal::renew_token(signer, trust, token.trim(), now) {
-        tracing::debug!(error = error_chain(&error), path = %path.display(), "the stored token is not used");
-    }
-}
-
-pub(crate) fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
-    let path = &config.broker.credentials;
-    let signer = credentials::read_signer(path)?;
-    if *signer.identity() != config.identity {
-        return Err(AssembleError::Identity {
-            configured: config.identity.clone(),
-            found: signer.identity().clone(),
-            path: path.clone(),
-        });
-    }
-    Ok(signer)
-}
-
-/// The configured account token or the stored later one, whichever is newer.
-pub(crate) fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
-    let configured = read_trust(config, &config.trust.account)?;
-    // Usually there is no stored token, and an older one is left behind by a new configured token.
-    let Ok(stored) = credentials::read_token(ACCOUNT_TOKEN, &config.account_token_path()) else {
-        return Ok(configured);
-    };
-    Ok(configured.update(stored.trim()).unwrap_or(configured))
-}
-
-pub(crate) fn read_trust(config: &Config, path: &Path) -> Result<AccountTrust, CredentialsError> {
-    credentials::read_trust(config, ACCOUNT_TOKEN, path)
 }

@@ -16,9 +16,9 @@ use muster_files::FileStamp;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::assemble;
 use crate::config::Config;
 use crate::core::DaemonCore;
+use crate::reload;
 use crate::shared::lock_mutex;
 
 /// Interval at which files are compared. Also the shortest time between two reads of the state.
@@ -98,12 +98,12 @@ impl ChangeWatch {
     fn read_changes(&mut self, is_notified: bool) {
         let has_new_classes = self.classes.have_changed();
         if has_new_classes {
-            assemble::reload_classes(&self.core);
+            reload::reload_classes(&self.core);
         }
         self.are_facts_due |= self.facts.have_changed();
         let has_new_facts = self.are_facts_due && is_over(self.facts_read_at, FACT_READ_INTERVAL);
         if has_new_facts {
-            assemble::reload_facts(&self.core, &*self.host);
+            reload::reload_facts(&self.core, &*self.host);
             (self.are_facts_due, self.facts_read_at) = (false, Some(Instant::now()));
         }
         let is_state_due = is_notified

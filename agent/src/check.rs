@@ -9,12 +9,12 @@ use muster_host::AgentRegistry;
 use muster_host::external::{AgentFileProblem, ScanMode};
 
 use crate::agents::BackgroundPlugins;
-use crate::assemble::{AssembleError, load_policies, load_signer, load_trust};
+use crate::assemble::AssembleError;
 use crate::audit::AuditLog;
 use crate::classes::ClassStore;
 use crate::config::Config;
 use crate::facts::{FactMachines, FactSources, FactStore};
-use crate::{agents, credentials, enrolment, services};
+use crate::{agents, credentials, enrolment, own_tokens, policy, services};
 
 /// What a check found in a configuration from which a daemon can be built.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub async fn check_config(
     config_file: &Path,
 ) -> Result<CheckReport, AssembleError> {
     let (plugins, registry) = check_setup(config)?;
-    let errors = load_policies(config).1;
+    let errors = policy::load_configured_policies(config).1;
     let (host, node) = (RealSystem::new("/".into()), RealSystem::new(config.paths.root.clone()));
     let classes = ClassStore::new(config.paths.classes.clone());
     let mut warnings: Vec<String> =
@@ -58,9 +58,10 @@ pub(crate) fn check_setup(
         config
     } else {
         enrolled = enrolment::effective_config(config)?;
-        let options = credentials::connect_options(&enrolled, &load_signer(&enrolled)?)?;
+        let options =
+            credentials::connect_options(&enrolled, &own_tokens::load_signer(&enrolled)?)?;
         options.check().map_err(AssembleError::Connection)?;
-        load_trust(&enrolled)?;
+        own_tokens::load_trust(&enrolled)?;
         services::check_services(&enrolled)?;
         &enrolled
     };

@@ -1,12 +1,13 @@
 //! Reads the files that prove who this node or service is and whom it trusts, and derives connection options from them.
 //!
-//! It does not choose between configured and stored files: `assemble` and `enrolment` do.
+//! It does not choose between configured and stored files: `own_tokens` and `enrolment` do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions, ReconnectBackoff};
 use muster_files::{SecretFileError, SecretOwner, read_secret};
+use muster_wire::identity::Identity;
 use muster_wire::limits;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -22,6 +23,8 @@ const MAX_SEED_BYTES: u64 = 1024;
 pub enum CredentialsError {
     #[error("cannot read {content} from {}", path.display())]
     Read { content: &'static str, path: PathBuf, source: io::Error },
+    #[error("the configured identity is `{configured}`, but the credentials in {} are for `{found}`", path.display())]
+    Identity { configured: Identity, found: Identity, path: PathBuf },
     /// It is a secret that other users can read, or cannot be read.
     #[error(transparent)]
     Exposed(#[from] SecretFileError),

@@ -37,6 +37,7 @@ use crate::health;
 use crate::pending_config::StartedConfig;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
+use crate::reload;
 use crate::services;
 pub use crate::signals::ShutdownKind;
 use crate::signals::{
@@ -141,8 +142,9 @@ pub async fn run_until_signal(
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
     tasks.extend(again_tasks::start(again.as_ref(), &core, supervisor.stop.clone()));
     let stop = supervisor.stop.clone();
-    let services =
-        services::start_services(config, &broker_handles.provisioner, &core, host, stop).await?;
+    let services = services::start_services(config, &broker_handles.provisioner, &core, host, stop)
+        .await
+        .map_err(AssembleError::from)?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
     daemon.watch_with(monitor, broker_handles.tunnels.tasks().clone());
@@ -425,7 +427,7 @@ impl DaemonSupervisor {
             for finding in health::pending_configuration(&core) {
                 tracing::warn!(problem = finding.message, "a reload does not read these files");
             }
-            assemble::reload_policies(&core, &config)
+            reload::reload_policies(&core, &config)
         });
         let replaces_policies = files.await.unwrap_or_else(|error| {
             tracing::error!(%error, "reloading the policies failed");
@@ -461,7 +463,7 @@ impl DaemonSupervisor {
     async fn collect_facts(&self) {
         let (core, host) = (Arc::clone(&self.core), Arc::clone(&self.host));
         let collected =
-            tokio::task::spawn_blocking(move || assemble::reload_facts(&core, &*host)).await;
+            tokio::task::spawn_blocking(move || reload::reload_facts(&core, &*host)).await;
         if let Err(error) = collected {
             tracing::error!(%error, "fact collection failed");
         }

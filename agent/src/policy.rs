@@ -6,18 +6,25 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_files::{ProtectedFileError, check_protected, read_protected};
+use muster_base::error_chain;
 use muster_policy::{
     GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
     RuleVerdict,
 };
 
+use crate::config::Config;
 use crate::files;
 
 /// Reads a directory; a missing one has no policies. `default` applies to agents without a policy. A file that other users can change denies its
 /// agent; a directory that they can change denies everything.
 pub fn load_policies(directory: &Path, default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
     load_policies_replacing(directory, default, &BTreeMap::new())
+}
+
+/// The policies of the configured directory, and what is wrong with them.
+pub(crate) fn load_configured_policies(config: &Config) -> (PolicySet, Vec<String>) {
+    let (policy, problems) = load_policies(&config.paths.policies, config.policy.default);
+    (policy, problems.iter().map(|problem| error_chain(problem)).collect())
 }
 
 /// Texts of policy files by name, instead of those on disk; `None` leaves a file out.

@@ -18,7 +18,7 @@ use muster_system::{Signal, System};
 
 use crate::config::Config;
 use crate::local_command::{load_config, print_line, state_directory};
-use crate::{agents, assemble, check};
+use crate::{agents, check, policy};
 
 /// Poll interval while waiting for the restarted daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -159,7 +159,7 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
         let config = Config::load(config_file)?;
         check::check_setup(&config)
             .context("rpcd would not start again, so it is not restarted")?;
-        let (_, problems) = assemble::load_policies(&config);
+        let (_, problems) = policy::load_configured_policies(&config);
         if let Some(problem) = problems.first() {
             bail!("rpcd would deny requests after a restart, so it is not restarted: {problem}");
         }

@@ -6,36 +6,55 @@ use std::time::Duration;
 
 use muster_api::NodePlugin;
 use muster_api::system::System;
-use muster_bus::Bus;
+use muster_bus::{Bus, BusError};
 use muster_calls::{Client, DiscoveryWindow};
 use muster_directory::{
-    BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin,
-    DirectoryService,
+    BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryHttpError,
+    DirectoryPlugin, DirectoryService,
 };
+use muster_wire::enrolment::{EnrolmentSettings, NodeEnroller, NodeEnrollerError, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
     BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle,
     ProvisionerService, ProvisionerServiceError,
 };
 use muster_scheduler::{SchedulerContext, SchedulerHandle, SchedulerPlugin, SchedulerService};
-use muster_wire::enrolment::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
-use muster_wire::identity::SubjectName;
+use muster_wire::identity::{NameError, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::token::{AccountTrust, ServiceRight};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::agents;
-use crate::assemble::{self, AssembleError};
+use crate::agents::{self, PluginSetupError};
 use crate::config::Config;
 use crate::core::DaemonCore;
-use crate::credentials;
+use crate::credentials::{self, CredentialsError};
 use crate::daemon::Daemon;
 use crate::metrics::directory_metrics::RunningDirectory;
+use crate::own_tokens;
 use crate::upkeep;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a configured service cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
+    Plugin(#[from] PluginSetupError),
+    #[error("the broker address is not valid")]
+    Broker(#[from] BusError),
+    #[error("cannot start a service")]
+    Provisioner(#[from] ProvisionerServiceError),
+    #[error("cannot serve the directory over HTTP")]
+    DirectoryHttp(#[from] DirectoryHttpError),
+    #[error("the agent of a service has no valid name")]
+    Name(#[source] NameError),
+    #[error("cannot start the enrolment service")]
+    Enrol(#[from] NodeEnrollerError),
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct CentralServices(Vec<JoinHandle<()>>);
@@ -52,7 +71,7 @@ impl CentralServices {
 }
 
 /// Loads everything that is read-only, to check that the configured services can be started.
-pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
+pub(crate) fn check_services(config: &Config) -> Result<(), ServiceError> {
     let directory = agents::directory_options(config)?;
     if directory.enabled {
         credentials::read_service_signer(&directory.credentials, ServiceRight::Directory)?;
@@ -80,7 +99,7 @@ pub(crate) async fn start_services(
     core: &Arc<DaemonCore>,
     system: Arc<dyn System>,
     stop: CancellationToken,
-) -> Result<CentralServices, AssembleError> {
+) -> Result<CentralServices, ServiceError> {
     let (directory, mut services) = start_directory(config, core, &stop).await?;
     services.extend(start_scheduler(config, core, directory, &stop).await?);
     let trust = AccountTrust::clone(&core.trust.get());
@@ -94,7 +113,7 @@ async fn start_directory(
     config: &Config,
     core: &Arc<DaemonCore>,
     stop: &CancellationToken,
-) -> Result<(Option<DirectoryHandle>, Vec<JoinHandle<()>>), AssembleError> {
+) -> Result<(Option<DirectoryHandle>, Vec<JoinHandle<()>>), ServiceError> {
     let options = agents::directory_options(config)?;
     if !options.enabled {
         return Ok((None, Vec::new()));
@@ -156,8 +175,8 @@ fn answer_requests<P: NodePlugin>(
     core: Arc<DaemonCore>,
     bus: Bus,
     stop: &CancellationToken,
-) -> Result<JoinHandle<()>, AssembleError> {
-    let agent = SubjectName::parse(P::NAME).map_err(AssembleError::ServiceName)?;
+) -> Result<JoinHandle<()>, ServiceError> {
+    let agent = SubjectName::parse(P::NAME).map_err(ServiceError::Name)?;
     let (stop, drain, config) = (stop.clone(), config.drain.timeout, config.clone());
     Ok(tokio::spawn(async move {
         bus.wait_connected().await;
@@ -181,7 +200,7 @@ async fn start_scheduler(
     core: &Arc<DaemonCore>,
     directory: Option<DirectoryHandle>,
     stop: &CancellationToken,
-) -> Result<Vec<JoinHandle<()>>, AssembleError> {
+) -> Result<Vec<JoinHandle<()>>, ServiceError> {
     let options = agents::scheduler_options(config)?;
     if !options.enabled {
         return Ok(Vec::new());
@@ -222,7 +241,7 @@ async fn start_provisioner(
     trust: AccountTrust,
     system: Arc<dyn System>,
     stop: CancellationToken,
-) -> Result<Vec<JoinHandle<()>>, AssembleError> {
+) -> Result<Vec<JoinHandle<()>>, ServiceError> {
     let options = agents::provisioner_options(config)?;
     if !options.enabled {
         return Ok(Vec::new());
@@ -260,12 +279,12 @@ async fn enrolment_service(
     fleet_bus: &Bus,
     clients: Vec<Client>,
     fleet: AccountTrust,
-) -> Result<EnrolmentService, AssembleError> {
+) -> Result<EnrolmentService, ServiceError> {
     let service = credentials::read_signer(&options.credentials)?;
     let bus = credentials::connect_options(config, &service)?.connect().await?;
     let issued_at = service.claims().iat.saturating_mul(1000);
     let enroller = NodeEnroller::new(NodeEnrollerParts {
-        newcomers: assemble::read_trust(config, &options.account)?,
+        newcomers: own_tokens::read_trust(config, &options.account)?,
         fleet,
         service,
         // Its holder can create any node.

@@ -17,10 +17,7 @@ use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
 use muster_agent::sent_replies::SentReplies;
 use muster_agent::shared::SharedValue;
-use muster_agent::{agents, assemble};
-use muster_agents::package::PackagePlugin;
-use muster_agents::rpcutil::RpcutilPlugin;
-use muster_agents::service::ServicePlugin;
+use muster_agent::{agents, reload};
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
@@ -249,6 +246,6 @@ fn build_core(
         config_file: PathBuf::from("rpcd.toml"),
         signer: setup.signer,
     });
-    assemble::reload_facts(&core, &RealSystem::new("/".into()));
+    reload::reload_facts(&core, &RealSystem::new("/".into()));
     core
 }

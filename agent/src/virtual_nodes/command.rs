@@ -26,7 +26,7 @@ use super::template::NodeTemplate;
 use crate::clock::WallClock;
 use crate::config::Config;
 use crate::signals::{CONNECTED_STATUS, notify_status, notify_systemd};
-use crate::{agents, assemble, credentials, state_lock};
+use crate::{agents, credentials, own_tokens, state_lock};
 
 /// Maximum number of nodes that connect at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 64;
@@ -111,7 +111,7 @@ struct NodeFactory {
 impl NodeFactory {
     fn new(args: &VirtualNodesArgs, config: &Config) -> anyhow::Result<Self> {
         let state = &config.paths.state;
-        let trust = assemble::read_trust(config, &config.trust.account)?;
+        let trust = own_tokens::read_trust(config, &config.trust.account)?;
         let (policy, problems) =
             crate::policy::load_policies(&config.paths.policies, config.policy.default);
         if let Some(problem) = problems.into_iter().next() {
