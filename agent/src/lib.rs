@@ -60,6 +60,7 @@ mod presence;
 pub mod registration;
 pub mod reload;
 pub mod renewal;
+mod request_metrics;
 pub mod restart;
 pub mod seen;
 pub mod sent_replies;

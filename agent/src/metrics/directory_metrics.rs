@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_directory::{DirectoryHandle, DirectoryHttpMetrics};
 
 use super::exposition::{MetricKind, MetricsPage};
-use super::request_metrics::RequestMetrics;
+use crate::request_metrics::RequestMetrics;
 
 #[derive(Debug)]
 pub(crate) struct RunningDirectory {

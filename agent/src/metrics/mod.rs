@@ -7,7 +7,6 @@ pub(crate) mod directory_metrics;
 mod exposition;
 mod http;
 mod page;
-pub(crate) mod request_metrics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

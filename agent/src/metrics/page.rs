@@ -11,10 +11,10 @@ use muster_wire::Millis;
 use super::MetricsContext;
 use super::directory_metrics::add_directory_metrics;
 use super::exposition::{MetricKind, MetricsPage};
-use super::request_metrics::RequestMetrics;
 use crate::core::DaemonCore;
 use crate::log_limit;
 use crate::pending_config::CONFIGURATION_CHECK;
+use crate::request_metrics::RequestMetrics;
 
 /// A metric with one sample without labels: its name, help and value.
 type PlainMetric = (&'static str, &'static str, u64);

@@ -43,7 +43,7 @@ use tracing::Instrument as _;
 
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
-use crate::metrics::request_metrics::KnownAction;
+use crate::request_metrics::KnownAction;
 use crate::sent_replies::SentReply;
 pub use admission::{PendingAdmission, RequestAdmission};
 use admission::{PendingCheck, RefusedRequest, RequestRejection};

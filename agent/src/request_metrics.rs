@@ -70,18 +70,18 @@ impl<'a> KnownAction<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OutcomeLabels {
-    pub(super) agent: String,
-    pub(super) action: String,
-    pub(super) status: u8,
-    pub(super) reason: &'static str,
+pub(crate) struct OutcomeLabels {
+    pub(crate) agent: String,
+    pub(crate) action: String,
+    pub(crate) status: u8,
+    pub(crate) reason: &'static str,
 }
 
 /// Number and total duration of an action's runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct DurationSummary {
-    pub(super) count: u64,
-    pub(super) sum: Duration,
+pub(crate) struct DurationSummary {
+    pub(crate) count: u64,
+    pub(crate) sum: Duration,
 }
 
 impl AddAssign for DurationSummary {
@@ -138,22 +138,22 @@ impl RequestMetrics {
         *lock_mutex(&self.refusals).entry((stage, reason)).or_default() += 1;
     }
 
-    pub(super) fn outcome_counts(&self) -> BTreeMap<OutcomeLabels, u64> {
+    pub(crate) fn outcome_counts(&self) -> BTreeMap<OutcomeLabels, u64> {
         lock_mutex(&self.outcomes).clone()
     }
 
-    pub(super) fn action_durations(&self) -> BTreeMap<(String, String), DurationSummary> {
+    pub(crate) fn action_durations(&self) -> BTreeMap<(String, String), DurationSummary> {
         lock_mutex(&self.durations).clone()
     }
 
-    pub(super) fn refusal_counts(&self) -> BTreeMap<(StageName, &'static str), u64> {
+    pub(crate) fn refusal_counts(&self) -> BTreeMap<(StageName, &'static str), u64> {
         let mut counts: BTreeMap<_, _> = REFUSALS_FROM_ZERO.map(|refusal| (refusal, 0)).into();
         counts.extend(lock_mutex(&self.refusals).iter().map(|(refusal, count)| (*refusal, *count)));
         counts
     }
 
     /// When the last authenticated request arrived.
-    pub(super) fn last_arrival(&self) -> Option<Millis> {
+    pub(crate) fn last_arrival(&self) -> Option<Millis> {
         Some(self.last_arrival.load(Ordering::Relaxed)).filter(|time| *time > 0)
     }
 }
