@@ -39,7 +39,6 @@ use crate::enrolment;
 use crate::facts::{FactSources, FactStore};
 use crate::health::{self, HealthState};
 use crate::lookup::LookupLimiter;
-use crate::metrics::directory_metrics::RunningDirectory;
 use crate::node_state::NodeStateStore;
 use crate::pending_config::StartedConfig;
 use crate::renewal::{self, NodeTokenRenewalError};
@@ -99,8 +98,6 @@ pub struct DaemonCore {
     pub(crate) content_changes: Notify,
     pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) running: RunningRequests,
-    /// The instance of the directory on this host, once it runs.
-    pub(crate) directory: OnceLock<RunningDirectory>,
     /// The configuration that the daemon runs, to compare it with the files; absent if it does not come from files.
     pub(crate) started_config: OnceLock<StartedConfig>,
     /// The problems found while loading.
@@ -136,7 +133,6 @@ impl DaemonCore {
             content_changes: Notify::new(),
             request_metrics: Arc::default(),
             running: RunningRequests::default(),
-            directory: OnceLock::new(),
             started_config: OnceLock::new(),
             health: HealthState::default(),
             clones: CloneWatch::new(started),

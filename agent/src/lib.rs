@@ -49,7 +49,7 @@ mod login;
 pub mod lookup;
 mod lost;
 pub mod memory;
-pub mod metrics;
+mod metrics;
 pub mod motd;
 pub mod node_state;
 mod own_tokens;

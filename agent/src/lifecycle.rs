@@ -3,8 +3,8 @@
 //! Signal handlers are installed first: a daemon that still waits for its broker can be reloaded and stopped too.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_agents::config::Deployments;
@@ -13,6 +13,9 @@ use muster_agents::tunnel::TunnelHub;
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError, FollowError};
 use muster_host::external::ScanMode;
+use muster_agents::nrpe::CheckMonitor;
+use muster_provisioner::ProvisionerHandle;
+use muster_agents::tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -34,11 +37,12 @@ use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
 use crate::health;
+use crate::metrics::directory_metrics::RunningDirectory;
 use crate::pending_config::StartedConfig;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
 use crate::reload;
-use crate::services;
+use crate::services::{self, CentralServices};
 pub use crate::signals::ShutdownKind;
 use crate::signals::{
     CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_status, notify_systemd,
@@ -108,6 +112,7 @@ pub async fn run_until_signal(
         host: Arc::clone(&host),
         config: config.clone(),
         checks: checks.clone(),
+        directory: Arc::default(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),
@@ -141,10 +146,7 @@ pub async fn run_until_signal(
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
     tasks.extend(again_tasks::start(again.as_ref(), &core, supervisor.stop.clone()));
-    let stop = supervisor.stop.clone();
-    let services = services::start_services(config, &broker_handles.provisioner, &core, host, stop)
-        .await
-        .map_err(AssembleError::from)?;
+    let services = supervisor.start_services(&broker_handles.provisioner).await?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
     daemon.watch_with(monitor, broker_handles.tunnels.tasks().clone());
@@ -291,6 +293,8 @@ struct DaemonSupervisor {
     host: Arc<dyn System>,
     config: Config,
     checks: Option<CheckMonitor>,
+    /// The instance of the directory on this host, once it runs; for the metrics.
+    directory: Arc<OnceLock<RunningDirectory>>,
     /// Whether the subscriptions are confirmed; the connection may be lost later.
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
@@ -342,10 +346,23 @@ impl DaemonSupervisor {
             core: Arc::clone(&self.core),
             bus: bus.clone(),
             tunnels,
+            directory: Arc::clone(&self.directory),
             ready: Arc::clone(&self.ready),
             stopping: self.stop.clone(),
         };
         Some(tokio::spawn(metrics::serve_metrics(address, context)))
+    }
+
+    /// Starts the central services that the configuration enables.
+    async fn start_services(
+        &self,
+        provisioner: &ProvisionerHandle,
+    ) -> Result<CentralServices, AssembleError> {
+        let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
+        let (core, directory) = (&self.core, &self.directory);
+        let started =
+            services::start_services(&self.config, provisioner, core, directory, host, stop);
+        Ok(started.await?)
     }
 
     async fn handle_signals(self, mut signals: SignalStreams) {

@@ -1,7 +1,7 @@
 //! Central services on this host besides the node. Each has its own credentials and connection, because a service may send requests, and a node may
 //! not.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_api::NodePlugin;
@@ -97,10 +97,11 @@ pub(crate) async fn start_services(
     config: &Config,
     handle: &ProvisionerHandle,
     core: &Arc<DaemonCore>,
+    metrics: &OnceLock<RunningDirectory>,
     system: Arc<dyn System>,
     stop: CancellationToken,
 ) -> Result<CentralServices, ServiceError> {
-    let (directory, mut services) = start_directory(config, core, &stop).await?;
+    let (directory, mut services) = start_directory(config, core, metrics, &stop).await?;
     services.extend(start_scheduler(config, core, directory, &stop).await?);
     let trust = AccountTrust::clone(&core.trust.get());
     services.extend(start_provisioner(config, handle, trust, system, stop).await?);
@@ -112,6 +113,7 @@ pub(crate) async fn start_services(
 async fn start_directory(
     config: &Config,
     core: &Arc<DaemonCore>,
+    metrics: &OnceLock<RunningDirectory>,
     stop: &CancellationToken,
 ) -> Result<(Option<DirectoryHandle>, Vec<JoinHandle<()>>), ServiceError> {
     let options = agents::directory_options(config)?;
@@ -126,7 +128,7 @@ async fn start_directory(
     let serving = tokio::spawn(http.run_until_stopped(handle.clone(), stop.clone()));
     let service_core =
         Arc::new(core.for_service(signer.clone(), agents::directory_registry(&handle, config)?));
-    let _ = core.directory.set(RunningDirectory {
+    let _ = metrics.set(RunningDirectory {
         handle: handle.clone(),
         requests: Arc::clone(&service_core.request_metrics),
         http: http_metrics,

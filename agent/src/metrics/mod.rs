@@ -9,8 +9,8 @@ mod http;
 mod page;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_agents::tunnel::TunnelHub;
@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::DaemonCore;
+use directory_metrics::RunningDirectory;
 
 /// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -31,18 +32,20 @@ const MAX_CONCURRENT_PAGES: usize = 2;
 const READINESS_CHECKS: [&str; 3] = ["audit", "credentials", "disk"];
 
 #[derive(Debug, Clone)]
-pub struct MetricsContext {
-    pub core: Arc<DaemonCore>,
-    pub bus: Bus,
-    pub tunnels: TunnelHub,
+pub(crate) struct MetricsContext {
+    pub(crate) core: Arc<DaemonCore>,
+    pub(crate) bus: Bus,
+    pub(crate) tunnels: TunnelHub,
+    /// The instance of the directory on this host, once it runs.
+    pub(crate) directory: Arc<OnceLock<RunningDirectory>>,
     /// Whether the daemon has subscribed.
-    pub ready: Arc<AtomicBool>,
+    pub(crate) ready: Arc<AtomicBool>,
     /// Cancelled when the daemon is about to stop.
-    pub stopping: CancellationToken,
+    pub(crate) stopping: CancellationToken,
 }
 
 /// Serves until dropped. A port that cannot be bound disables only the metrics: the error is logged, and binding is retried.
-pub async fn serve_metrics(address: SocketAddr, context: MetricsContext) {
+pub(crate) async fn serve_metrics(address: SocketAddr, context: MetricsContext) {
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "metrics are readable without authentication from other machines");
     }

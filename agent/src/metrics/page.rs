@@ -27,12 +27,12 @@ pub(super) fn render_page(context: &MetricsContext) -> String {
     let (mut page, core) = (MetricsPage::default(), &*context.core);
     add_daemon_metrics(&mut page, core);
     add_connection_metrics(&mut page, context);
-    add_request_metrics(&mut page, core);
+    add_request_metrics(&mut page, context);
     add_agent_metrics(&mut page, core);
     add_audit_metrics(&mut page, core);
     add_health_metrics(&mut page, context);
     add_tunnel_metrics(&mut page, context.tunnels.counts());
-    if let Some(directory) = core.directory.get() {
+    if let Some(directory) = context.directory.get() {
         add_directory_metrics(&mut page, directory);
     }
     page.into_text()
@@ -142,11 +142,11 @@ fn add_connection_metrics(page: &mut MetricsPage, context: &MetricsContext) {
     }
 }
 
-fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
+fn add_request_metrics(page: &mut MetricsPage, context: &MetricsContext) {
     let help = "Authentic requests that were executed or refused; status as in replies, 0 is success; \
                 _other stands for agents and actions that the node does not have";
     let mut outcomes = page.begin_metric("requests_total", MetricKind::Counter, help);
-    for (outcome, count) in sum_counts(core, RequestMetrics::outcome_counts) {
+    for (outcome, count) in sum_counts(context, RequestMetrics::outcome_counts) {
         let labels = [
             ("agent", outcome.agent.as_str()),
             ("action", outcome.action.as_str()),
@@ -157,7 +157,7 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     }
     let mut durations =
         page.begin_metric("action_seconds", MetricKind::Summary, "Duration of actions, in seconds");
-    for ((agent, action), time) in sum_counts(core, RequestMetrics::action_durations) {
+    for ((agent, action), time) in sum_counts(context, RequestMetrics::action_durations) {
         let labels = [("agent", agent.as_str()), ("action", action.as_str())];
         durations
             .add_part("_sum", &labels, time.sum.as_secs_f64())
@@ -165,21 +165,21 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     }
     let help = "Refused requests, by stage and reason";
     let mut refused = page.begin_metric("refusals_total", MetricKind::Counter, help);
-    for ((stage, reason), count) in sum_counts(core, RequestMetrics::refusal_counts) {
+    for ((stage, reason), count) in sum_counts(context, RequestMetrics::refusal_counts) {
         refused.add_sample(&[("stage", stage.as_str()), ("reason", reason)], count);
     }
     let help = "Requests that were accepted and have no reply yet";
-    let running = core.running.count() as u64;
+    let running = context.core.running.count() as u64;
     add_plain_metrics(page, MetricKind::Gauge, [("requests_at_work", help, running)]);
 }
 
 /// The counts of the node, and of the directory's instance in this daemon, which has a connection of its own.
 fn sum_counts<K: Ord, V: Default + AddAssign>(
-    core: &DaemonCore,
+    context: &MetricsContext,
     counts: impl Fn(&RequestMetrics) -> BTreeMap<K, V>,
 ) -> BTreeMap<K, V> {
-    let mut sums = counts(&core.request_metrics);
-    if let Some(directory) = core.directory.get() {
+    let mut sums = counts(&context.core.request_metrics);
+    if let Some(directory) = context.directory.get() {
         for (key, value) in counts(&directory.requests) {
             *sums.entry(key).or_default() += value;
         }
