@@ -38,7 +38,7 @@ use crate::counters::MessageCounters;
 use crate::enrolment;
 use crate::facts::{FactSources, FactStore};
 use crate::health::{self, HealthState};
-use crate::lookup::LookupLimiter;
+use crate::lookup_limiter::LookupLimiter;
 use crate::node_state::NodeStateStore;
 use crate::pending_config::StartedConfig;
 use crate::renewal::{self, NodeTokenRenewalError};

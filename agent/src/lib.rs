@@ -47,6 +47,7 @@ mod local_command;
 pub mod log_limit;
 mod login;
 pub mod lookup;
+mod lookup_limiter;
 mod lost;
 pub mod memory;
 mod metrics;

@@ -17,7 +17,7 @@ use muster_wire::request::Request;
 use muster_wire::token::VerifiedUser;
 use muster_wire::trace::TraceContext;
 use serde_json::Map;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -30,10 +30,6 @@ use crate::core::DaemonCore;
 pub(crate) const DATA_POLICY: &str = "data";
 /// Time limit of the queries of a request's filter, including the wait for a permit; a policy has the same limit.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of requests with running queries.
-const MAX_CONCURRENT_REQUESTS: usize = 8;
-/// Maximum number of requests with waiting or running queries.
-const MAX_ADMITTED_REQUESTS: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
 enum LookupError {
@@ -53,29 +49,6 @@ enum LookupError {
     SourceTimeout,
     #[error("the daemon is stopping")]
     Stopping,
-}
-
-/// Limits the requests with running and with waiting queries.
-#[derive(Debug)]
-pub(crate) struct LookupLimiter {
-    admitted: Arc<Semaphore>,
-    running: Arc<Semaphore>,
-}
-
-impl Default for LookupLimiter {
-    fn default() -> Self {
-        Self {
-            admitted: Arc::new(Semaphore::new(MAX_ADMITTED_REQUESTS)),
-            running: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
-        }
-    }
-}
-
-impl LookupLimiter {
-    /// Admits one request, if a permit is free. Never waits.
-    pub(crate) fn try_enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.admitted).try_acquire_owned().ok()
-    }
 }
 
 /// The data source queries of one request. A result is cached and shared by filter and policy.
@@ -180,8 +153,7 @@ impl RequestLookups {
             .iter()
             .find(|source| source.name() == lookup.source)
             .ok_or(LookupError::NoSource)?;
-        let permit = Arc::clone(&self.core.lookups.running).acquire_owned();
-        let permit = tokio::time::timeout_at(self.deadline, permit)
+        let permit = tokio::time::timeout_at(self.deadline, self.core.lookups.enter_running())
             .await
             .map_err(|_| LookupError::QueueTimeout)??;
         let deadline = self.deadline.min(Instant::now() + source.ddl().timeout());
