@@ -35,7 +35,9 @@ use muster_api::{
 use muster_bus::Bus;
 use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
 use muster_engine::lock::puppet_state_dirs;
-use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
+use muster_agents::filecopy::FilecopyPlugin;
+use muster_agents::filemgr::FilemgrPlugin;
+use muster_host::external::{AgentDirectory, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
 use muster_provision::puppetca::PuppetcaPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
@@ -135,7 +137,7 @@ pub(crate) fn check_plugins(
 ) -> Result<(BackgroundPlugins, AgentRegistry), PluginSetupError> {
     let plugins = configured_plugins(config, &BrokerHandles::new(config.identity.clone()))?;
     let registry = build_registry(config, plugins.agents)?;
-    external_options(config)?;
+    config.external_options()?;
     Ok((plugins.background, registry))
 }
 
@@ -303,12 +305,6 @@ pub(crate) fn build_registry(
     Ok(registry)
 }
 
-pub fn external_options(config: &Config) -> Result<ExternalOptions, PluginSetupError> {
-    let table = config.plugins.get("external").cloned().unwrap_or_default();
-    serde_json::from_value(Value::Object(table))
-        .map_err(|source| PluginError::Section { plugin: "external", source }.into())
-}
-
 /// The external agents of the configuration; their directories are not scanned yet.
 pub fn open_agent_directory(
     config: &Config,
@@ -317,7 +313,7 @@ pub fn open_agent_directory(
 ) -> Result<AgentDirectory, PluginSetupError> {
     Ok(AgentDirectory::new(
         config.paths.ddls.clone(),
-        external_options(config)?,
+        config.external_options()?,
         built_in.names().iter().cloned().collect(),
         sandbox_helper()?,
         config_file.to_owned(),

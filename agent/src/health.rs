@@ -13,7 +13,6 @@ use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use crate::agents::external_options;
 use crate::audit::AuditLogStatus;
 use crate::config::Config;
 use crate::core::DaemonCore;
@@ -61,7 +60,7 @@ impl HealthState {
 
 /// The restrictions of each external agent, given this kernel and configuration.
 pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap<String, String> {
-    let Ok(options) = external_options(config) else {
+    let Ok(options) = config.external_options() else {
         return BTreeMap::new();
     };
     let kernel = LandlockSupport::probe();
@@ -78,7 +77,7 @@ pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap
 
 /// External agents that run as root by configuration.
 fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding> {
-    let Ok(options) = external_options(config) else {
+    let Ok(options) = config.external_options() else {
         return Vec::new();
     };
     let is_root = |ddl: &Arc<AgentDdl>| {

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::agents::{self, BrokerHandles};
+use crate::agents::{self, BrokerHandles, PluginSetupError};
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::broker_follow::FollowedBroker;
 use crate::change_watch::ChangeWatch;
@@ -211,7 +211,8 @@ async fn start_externals(
 ) -> Result<(Arc<ExternalAgentManager>, Option<Duration>), LifecycleError> {
     let directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
         .map_err(AssembleError::from)?;
-    let options = agents::external_options(config).map_err(AssembleError::from)?;
+    let options =
+        config.external_options().map_err(PluginSetupError::from).map_err(AssembleError::from)?;
     let externals = ExternalAgentManager::new(Arc::clone(core), config.limits.clone(), directory);
     externals.scan_and_apply(ScanMode::Complete).await;
     Ok((Arc::new(externals), options.poll_interval()))

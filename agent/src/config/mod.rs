@@ -18,8 +18,9 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use muster_api::PluginError;
 use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
-use muster_files::read_limited_text;
+use muster_host::external::ExternalOptions;
 use muster_wire::identity::{Identity, SubjectName};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -80,6 +81,13 @@ impl Config {
     /// Whether the table of a plugin that is off by default has `enabled = true`.
     pub fn enables_plugin(&self, name: &str) -> bool {
         self.plugins.get(name).and_then(|table| table.get("enabled")) == Some(&true.into())
+    }
+
+    /// The options of external agents, `[plugins.external]`.
+    pub fn external_options(&self) -> Result<ExternalOptions, PluginError> {
+        let table = self.plugins.get("external").cloned().unwrap_or_default();
+        serde_json::from_value(Value::Object(table))
+            .map_err(|source| PluginError::Section { plugin: "external", source })
     }
 
     /// Reads the file and those in `conf.d` beside it.
