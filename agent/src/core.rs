@@ -1,6 +1,5 @@
 //! The state of one daemon, shared by all requests. The pipeline's stages make the decisions.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -9,26 +8,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use muster_api::system::System;
-use muster_api::{
-    AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot, HealthFinding,
-    LogThrottle, NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
-};
-use muster_ddl::AgentDdl;
-use muster_filter::NodeFilter;
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_api::{AgentProblem, CounterSnapshot, LogThrottle, ValidatedDataSource};
+use muster_filter::state::NodeView;
 use muster_host::{AgentRegistry, RunningRequests};
-use muster_policy::{CallerDecision, PolicySet};
+use muster_policy::PolicySet;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, TokenCache, TokenError};
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use crate::audit::{AuditLog, AuditRecord};
+use crate::audit::AuditLog;
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -37,7 +29,7 @@ use crate::config::{Config, PolicyOptions};
 use crate::counters::MessageCounters;
 use crate::enrolment;
 use crate::facts::{FactSources, FactStore};
-use crate::health::{self, HealthState};
+use crate::health_state::HealthState;
 use crate::lookup_limiter::LookupLimiter;
 use crate::node_state::NodeStateStore;
 use crate::pending_config::StartedConfig;
@@ -262,117 +254,5 @@ impl fmt::Debug for CoreParts {
         f.debug_struct("CoreParts")
             .field("identity", self.signer.identity())
             .finish_non_exhaustive()
-    }
-}
-
-impl NodeHandle for DaemonCore {
-    fn identity(&self) -> &Identity {
-        self.signer.identity()
-    }
-
-    fn collectives(&self) -> &[SubjectName] {
-        &self.collectives
-    }
-
-    fn facts(&self) -> Arc<NodeFacts> {
-        self.facts.current()
-    }
-
-    fn state(&self) -> Arc<Option<NodeFacts>> {
-        self.state.current()
-    }
-
-    fn classes(&self) -> Arc<[String]> {
-        self.classes.current()
-    }
-
-    fn is_matched_by(&self, filter: &NodeFilter) -> bool {
-        self.with_node_view(|node| filter.matches(node))
-    }
-
-    fn decide_callers(
-        &self,
-        agent: &SubjectName,
-        action: &SubjectName,
-    ) -> Option<Vec<CallerVerdict>> {
-        let policy = self.policy.get();
-        let decided = |CallerDecision { caller, decision }: CallerDecision| CallerVerdict {
-            caller,
-            allowed: decision.allowed,
-            rule: decision.rule,
-            approved_by: decision.approved_by,
-        };
-        self.authority.tell_rules.then(|| {
-            let now = self.clock.now();
-            let decisions =
-                self.with_node_view(|node| policy.decide_callers((agent, action), node, now));
-            decisions.into_iter().map(decided).collect()
-        })
-    }
-
-    fn agent_ddls(&self) -> Vec<Arc<AgentDdl>> {
-        self.registry.get().agent_ddls()
-    }
-
-    fn agent_problems(&self) -> Vec<AgentProblem> {
-        self.agent_problems.get().to_vec()
-    }
-
-    fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>> {
-        let registry = self.registry.get();
-        registry.agent(agent).map(|agent| Arc::clone(agent.ddl()))
-    }
-
-    fn data_sources(&self) -> &[ValidatedDataSource] {
-        &self.data_sources
-    }
-
-    fn config_item(&self, name: &str) -> Option<Value> {
-        self.config.as_ref()?.redacted_item(name)
-    }
-
-    fn config_file(&self) -> &Path {
-        &self.config_file
-    }
-
-    fn running_requests(&self) -> Vec<RunningRequest> {
-        self.running.list_requests()
-    }
-
-    fn cancel_request(
-        &self,
-        id: Uuid,
-        owner: Option<&RequestOwner>,
-        scope: CancelScope,
-    ) -> Option<(RunningRequest, bool)> {
-        self.running.cancel_request(id, owner, scope)
-    }
-
-    fn counter_snapshot(&self) -> CounterSnapshot {
-        self.snapshot_counters()
-    }
-
-    fn describe_sandboxes(&self) -> BTreeMap<String, String> {
-        let config = self.config.as_ref();
-        config.map(|config| health::describe_sandboxes(self, config)).unwrap_or_default()
-    }
-
-    fn leaving(&self) -> CancellationToken {
-        self.leaving.clone()
-    }
-
-    fn hand_over(&self, call: &CallContext) {
-        self.begun.hand_over(call.work_id());
-    }
-
-    fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {
-        let Some(record) = AuditRecord::of_work_end(call, end, self.clock.now()) else { return };
-        if let Err(error) = self.audit.record_decision(&record) {
-            tracing::error!(%error, request = %record.request, "cannot write an audit record");
-        }
-    }
-
-    fn collect_findings(&self) -> Vec<HealthFinding> {
-        health::collect_findings(self, self.config.as_ref())
     }
 }
