@@ -11,7 +11,7 @@ use muster_agents::nrpe::CheckMonitor;
 use muster_agents::package::PackageWorkers;
 use muster_agents::ssh::LoginOptions;
 use muster_api::FindingLevel;
-use muster_api::base::{duration_millis, unix_millis};
+use muster_api::base::duration_millis;
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
@@ -20,8 +20,6 @@ use muster_agents::nrpe::CheckMonitor;
 use muster_agents::package::PackageWorkers;
 use muster_puppet::PuppetRunMonitor;
 use muster_agents::ssh::LoginOptions;
-use muster_wire::sign::Signer;
-use muster_wire::token::AccountTrust;
 
 use crate::agents::{self, BackgroundPlugins, BrokerHandles, PluginSetupError};
 use crate::audit::{AuditLog, AuditLogError, AuditOptions};
@@ -34,6 +32,7 @@ use crate::credentials::{self, CredentialsError};
 use crate::enrolment::NodeEnrolmentError;
 use crate::facts::FactStore;
 use crate::node_state::NodeStateStore;
+use crate::node_trust::NodeTrust;
 use crate::own_tokens;
 use crate::policy;
 use crate::reload;
@@ -103,13 +102,15 @@ pub fn assemble_daemon(
     config_file: &Path,
     broker_handles: BrokerHandles,
 ) -> Result<AssembledDaemon, AssembleError> {
-    let clock = WallClock::system();
     let signer = own_tokens::load_signer(config)?;
     let options = credentials::connect_options(config, &signer)?;
     let state = &config.paths.state;
     let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
-    let trust = own_tokens::load_trust(config)?;
-    own_tokens::use_renewed_token(config, &signer, &trust, clock.now());
+    let account = SharedValue::new(own_tokens::load_trust(config)?);
+    let trust = Arc::new(NodeTrust::new(signer, account, WallClock::system()));
+    own_tokens::use_renewed_token(config, &trust);
+    own_tokens::restore_confirmation(config, &trust);
+    let now = trust.clock.now();
     let (policy, problems) = policy::load_configured_policies(config);
     for problem in &problems {
         tracing::error!(problem, "the policy denies what depends on this file");
@@ -118,8 +119,8 @@ pub fn assemble_daemon(
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let core = DaemonCore::new(CoreParts {
-        audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
-        trust: SharedValue::new(trust),
+        audit: Arc::new(AuditLog::open(audit_options(config, &trust))?),
+        trust,
         collectives: config.collectives.clone(),
         facts: FactStore::new(config.fact_sources()),
         classes: ClassStore::new(config.paths.classes.clone()),
@@ -128,19 +129,16 @@ pub fn assemble_daemon(
         authority: config.policy.options,
         registry: SharedValue::new(agents::build_registry(config, plugins.agents)?),
         data_sources: plugins.data_sources.into(),
-        seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
-        begun: BegunRequests::open(&state.join("begun"), clock.now()),
+        seen: SeenRequests::open(&state.join("seen"), now, ran_before)?,
+        begun: BegunRequests::open(&state.join("begun"), now),
         sent_replies: SentReplies::default(),
         skew: duration_millis(config.requests.skew),
         plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),
         config_file: config_file.to_owned(),
         system: Arc::new(RealSystem::new(config.paths.root.clone())),
-        signer,
-        clock,
     });
     core.health.set_findings("policies", FindingLevel::Error, &problems);
-    restore_confirmation(&core, config);
     reload::reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
     let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins } =
@@ -162,28 +160,14 @@ pub fn assemble_daemon(
     })
 }
 
-/// Sets the maximum age of the account token, counted from when an earlier daemon confirmed it.
-fn restore_confirmation(core: &DaemonCore, config: &Config) {
-    let max_age = config.trust.max_age;
-    if max_age.is_zero() {
-        return;
-    }
-    core.freshness.set_max_age(Some(max_age));
-    let path = config.confirmation_path();
-    // Without the file the daemon's start counts: no earlier daemon has confirmed a token.
-    if let Ok(at) = path.metadata().and_then(|metadata| metadata.modified()) {
-        core.freshness.set_confirmed_before(unix_millis(at));
-    }
-}
-
-fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> AuditOptions {
+fn audit_options(config: &Config, trust: &NodeTrust) -> AuditOptions {
     AuditOptions {
         settings: config.audit.clone(),
         head: Some(config.paths.state.join(AUDIT_HEAD_FILE)),
         ..AuditOptions::new(
             config.paths.audit.clone(),
-            signer.clone(),
-            trust.account_token().to_owned(),
+            trust.signer.clone(),
+            trust.account.get().account_token().to_owned(),
         )
     }
 }

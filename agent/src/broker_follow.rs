@@ -59,7 +59,7 @@ impl FollowedAddresses {
     async fn follow(&self, core: &DaemonCore) -> Result<(), FollowError> {
         // An administrator may have replaced the configured authorities.
         let mut place = self.follower.prepare()?;
-        if let Some(record) = core.trust.get().broker_record()
+        if let Some(record) = core.trust.account.get().broker_record()
             && let Some(next) = self.follower.follow(record).await?
         {
             place = next;

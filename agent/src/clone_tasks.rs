@@ -63,13 +63,19 @@ async fn watch_clones(core: Arc<DaemonCore>, bus: Bus, config: RegistrationConfi
 }
 
 fn is_permitted(core: &DaemonCore) -> bool {
-    let (trust, key) = (core.trust.get(), core.signer.claims().iss);
+    let (trust, key) = (core.trust.account.get(), core.trust.signer.claims().iss);
     trust.template_of_key(&key).is_some_and(scope::permits_own_heartbeats)
 }
 
 async fn receive_heartbeat(core: &DaemonCore, bus: &Bus, payload: &[u8], interval: Duration) {
-    let now = core.clock.now();
-    let opened = open_heartbeat(payload, core.identity(), &core.trust.get(), &core.tokens, now);
+    let now = core.now();
+    let opened = open_heartbeat(
+        payload,
+        core.identity(),
+        &core.trust.account.get(),
+        &core.trust.tokens,
+        now,
+    );
     let Ok(heartbeat) = opened else { return };
     let lifetime = interval * CLONE_HEARTBEATS;
     let Some(boot) = core.clones.note_heartbeat(&heartbeat, Instant::now(), lifetime) else {
@@ -84,7 +90,7 @@ async fn receive_heartbeat(core: &DaemonCore, bus: &Bus, payload: &[u8], interva
     core.health.set_findings(CLONE_CHECK, FindingLevel::Error, std::slice::from_ref(&text));
     let data = Map::from_iter([("node".to_owned(), json!(node))]);
     let event = NewEvent { kind: NODE_CLONED, text, data, time: now };
-    if let Err(error) = bus.publish_event(&core.signer, event).await {
+    if let Err(error) = bus.publish_event(&core.trust.signer, event).await {
         let error = error_chain(&error);
         tracing::warn!(error, "cannot publish the event about another daemon");
     }

@@ -15,15 +15,13 @@ use muster_policy::PolicySet;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
-use muster_wire::token::lifetime::TokenLife;
-use muster_wire::token::{AccountTrust, TokenCache, TokenError};
+use muster_wire::token::TokenError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
-use crate::clock::WallClock;
 use crate::clone_watch::CloneWatch;
 use crate::config::{Config, PolicyOptions};
 use crate::counters::MessageCounters;
@@ -32,20 +30,18 @@ use crate::facts::{FactSources, FactStore};
 use crate::health_state::HealthState;
 use crate::lookup_limiter::LookupLimiter;
 use crate::node_state::NodeStateStore;
+use crate::node_trust::NodeTrust;
 use crate::pending_config::StartedConfig;
-use crate::renewal::{self, NodeTokenRenewalError};
 use crate::request_metrics::RequestMetrics;
 use crate::seen::SeenRequests;
 use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
-use crate::trust_sync::TrustFreshness;
 
 /// Minimum interval between log lines about unauthenticated messages.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 pub struct CoreParts {
-    pub signer: Signer,
-    pub trust: SharedValue<AccountTrust>,
+    pub trust: Arc<NodeTrust>,
     /// The collectives; the first is the main one.
     pub collectives: Vec<SubjectName>,
     pub facts: FactStore,
@@ -65,7 +61,6 @@ pub struct CoreParts {
     pub authority: PolicyOptions,
     /// Whether to accept sensitive inputs that the broker can read.
     pub plain_secrets: bool,
-    pub clock: WallClock,
     /// The configuration, for queries.
     pub config: Option<Config>,
     pub config_file: PathBuf,
@@ -74,9 +69,6 @@ pub struct CoreParts {
 /// Dereferences to its parts: `core.signer`.
 pub struct DaemonCore {
     parts: CoreParts,
-    /// Since when it is unknown whether the account token is the newest.
-    pub freshness: TrustFreshness,
-    pub(crate) tokens: TokenCache,
     pub(crate) collective_names: Vec<String>,
     /// All agents, including those withheld during provisioning.
     pub(crate) all_agents: SharedValue<AgentRegistry>,
@@ -111,10 +103,8 @@ impl Deref for DaemonCore {
 
 impl DaemonCore {
     pub fn new(parts: CoreParts) -> Self {
-        let started = parts.clock.now();
+        let started = parts.trust.clock.now();
         Self {
-            freshness: TrustFreshness::starting_at(started),
-            tokens: TokenCache::default(),
             collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
             all_agents: parts.registry.get().into(),
             provisioning_only: AtomicBool::new(false),
@@ -140,8 +130,7 @@ impl DaemonCore {
         let nonexistent = Path::new("/nonexistent");
         let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
         Self::new(CoreParts {
-            signer,
-            trust: self.trust.share(),
+            trust: Arc::new(self.trust.for_service(signer)),
             collectives: self.collectives.clone(),
             facts: FactStore::with_facts(sources, self.facts.current()),
             classes: ClassStore::with_classes(nonexistent.to_owned(), self.classes.current()),
@@ -157,37 +146,25 @@ impl DaemonCore {
             skew: self.skew,
             authority: self.authority,
             plain_secrets: false,
-            clock: self.clock.clone(),
             config: None,
             config_file: nonexistent.to_owned(),
         })
     }
 
     pub fn identity(&self) -> &Identity {
-        self.signer.identity()
+        self.trust.identity()
+    }
+
+    /// The time by the node's clock.
+    pub(crate) fn now(&self) -> Millis {
+        self.trust.clock.now()
     }
 
     /// Replaces the account token if the new one is newer and signed by the operator; invalidates verifications under the old one.
     pub fn update_trust(&self, account_token: &str) -> Result<(), TokenError> {
-        let newer = self.trust.get().update(account_token)?;
-        self.trust.set(newer);
-        self.tokens.clear();
+        self.trust.update_account(account_token)?;
         self.audit.set_account(account_token);
         Ok(())
-    }
-
-    /// The lifetime of the node's own token; `None` if it never expires.
-    pub(crate) fn token_life(&self) -> Option<TokenLife> {
-        TokenLife::of_claims(&self.signer.claims())
-    }
-
-    /// Whether the account lists another key than the one that signed the node's own token: the key is being rotated.
-    pub(crate) fn is_signing_key_rotated(&self) -> bool {
-        self.trust.get().has_other_key(&self.signer.claims().iss)
-    }
-
-    pub(crate) fn renew_token(&self, token: &str) -> Result<(), NodeTokenRenewalError> {
-        renewal::renew_token(&self.signer, &self.trust.get(), token, self.clock.now())
     }
 
     /// Replaces the agents; calls that were accepted before keep the old registry.
@@ -219,7 +196,7 @@ impl DaemonCore {
 
     /// Every new request does this too; call it for an idle node.
     pub fn forget_expired(&self) {
-        self.seen.forget_expired(self.clock.now());
+        self.seen.forget_expired(self.now());
         self.sent_replies.drop_old(Instant::now());
     }
 
@@ -251,8 +228,6 @@ impl fmt::Debug for DaemonCore {
 
 impl fmt::Debug for CoreParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoreParts")
-            .field("identity", self.signer.identity())
-            .finish_non_exhaustive()
+        f.debug_struct("CoreParts").field("identity", self.trust.identity()).finish_non_exhaustive()
     }
 }

@@ -47,8 +47,7 @@ impl Daemon {
         }
         let (token_changed, changes) = mpsc::channel(4);
         // Sync trust before the first request is received, so that callers revoked while this node was offline are rejected.
-        let trust_sync =
-            Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
+        let trust_sync = Box::pin(start_trust_sync(&core, &bus, token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
         Ok(Self::with_subscriptions(core, bus, requests, (trust_sync, changes)))
     }
@@ -78,8 +77,7 @@ impl Daemon {
         agent: &SubjectName,
     ) -> Result<Self, BusError> {
         let (token_changed, changes) = mpsc::channel(4);
-        let trust_sync =
-            Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
+        let trust_sync = Box::pin(start_trust_sync(&core, &bus, token_changed)).await;
         let mut requests = Vec::new();
         for collective in &core.collectives {
             let shared = subject::service_subscription(collective, agent);
@@ -139,6 +137,17 @@ impl Daemon {
             tracing::warn!(%error, "cannot close the broker connection cleanly");
         }
     }
+}
+
+/// Keeps the tokens of the daemon current, and puts newer account tokens in force.
+async fn start_trust_sync(
+    core: &Arc<DaemonCore>,
+    bus: &Bus,
+    changed: mpsc::Sender<TokenChange>,
+) -> TrustSync {
+    let (trust, updated) = (Arc::clone(&core.trust), Arc::clone(core));
+    let update = Box::new(move |token: &str| updated.update_trust(token));
+    TrustSync::start(trust, update, bus.clone(), changed).await
 }
 
 /// Receives requests from one subscription.

@@ -200,7 +200,7 @@ async fn publish_event(
     bus: &Bus,
     event: &FleetEvent,
 ) -> Result<(), EventPublishError> {
-    let signed = sign_envelope(EnvelopeKind::Event, event, &core.signer)?;
+    let signed = sign_envelope(EnvelopeKind::Event, event, &core.trust.signer)?;
     let address = EventAddress { kind: event.kind.clone(), node: event.sender.clone() };
     bus.publish(&address.subject(), signed.into()).await?;
     bus.flush().await?;

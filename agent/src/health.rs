@@ -102,7 +102,7 @@ fn journal_finding(core: &DaemonCore) -> Option<HealthFinding> {
 /// Changes of files that wait for a restart.
 pub(crate) fn pending_configuration(core: &DaemonCore) -> Vec<HealthFinding> {
     let started = core.started_config.get();
-    started.map(|started| started.find_changes(&core.trust.get())).unwrap_or_default()
+    started.map(|started| started.find_changes(&core.trust.account.get())).unwrap_or_default()
 }
 
 fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
@@ -112,19 +112,19 @@ fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
 
 /// Reports an account token that was not confirmed as the newest for too long.
 fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let message = core.freshness.staleness_report(core.clock.now())?;
+    let message = core.trust.freshness.staleness_report(core.now())?;
     Some(new_finding("trust", FindingLevel::Warning, message))
 }
 
 /// Reports a node token that peers reject, or that expires soon.
 fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let (now, trust) = (core.clock.now(), core.trust.get());
+    let (now, trust) = (core.now(), core.trust.account.get());
     let finding = |level, message| HealthFinding { check: "credentials", level, message };
-    if let Err(error) = trust.verify_user(&core.signer.token(), now) {
+    if let Err(error) = trust.verify_user(&core.trust.signer.token(), now) {
         let message = format!("the node's own token is not valid: {error}");
         return Some(finding(FindingLevel::Error, message));
     }
-    let life = core.token_life().filter(|life| life.is_renewal_late(now))?;
+    let life = core.trust.token_life().filter(|life| life.is_renewal_late(now))?;
     let days = life.seconds_left(now) / DAY_SECONDS;
     let message = format!(
         "the node's token expires in {} and was not renewed; start the enroller, or run `rpc org push`",

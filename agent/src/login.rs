@@ -155,7 +155,7 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     if !is_user_name(&query.user) {
         return Err(LoginRefusal::User(query.user.clone()));
     }
-    let (trust, now) = (core.trust.get(), core.clock.now());
+    let (trust, now) = (core.trust.account.get(), core.now());
     let refuse = |error: &dyn std::error::Error, claimed: Option<&str>| {
         core.audit.count_refusal(INVALID_CERTIFICATE, claimed);
         LoginRefusal::Certificate(error_chain(error))
@@ -166,7 +166,7 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     certificate
         .verify(trust.ssh_authorities(), now / 1000)
         .map_err(|error| refuse(&error, Some(key_id.caller.as_str())))?;
-    if core.freshness.expired_age(now).is_some() {
+    if core.trust.freshness.expired_age(now).is_some() {
         return refuse_recorded(core, query, &certificate, LoginRefusal::StaleTrust);
     }
     if trust.is_revoked(&key_id.key, key_id.token_issued_at) {
@@ -243,7 +243,7 @@ fn new_record(
     let collective = core.collectives.first().cloned();
     Ok(AuditRecord {
         class,
-        time: core.clock.now(),
+        time: core.now(),
         verdict,
         request: key_id.request,
         caller: key_id.caller.clone(),
@@ -267,7 +267,7 @@ fn new_record(
 async fn write_authorities(core: Arc<DaemonCore>, path: &Path) {
     let mut written = None;
     loop {
-        let authorities = core.trust.get().ssh_authorities().to_vec();
+        let authorities = core.trust.account.get().ssh_authorities().to_vec();
         if written.as_ref() != Some(&authorities) {
             let (target, keys) = (path.to_owned(), authorities.clone());
             let result = tokio::task::spawn_blocking(move || write_file(&target, &keys)).await;

@@ -201,7 +201,7 @@ impl RequestLookups {
                         action: &action,
                         node,
                         inputs: None,
-                        now: core.clock.now(),
+                        now: core.now(),
                     };
                     policy.evaluate_query(&query, known)
                 })
@@ -214,7 +214,7 @@ impl RequestLookups {
         self.core.counters.denied.increment();
         let record = AuditRecord {
             class: RecordClass::Refusal,
-            time: self.core.clock.now(),
+            time: self.core.now(),
             verdict: AuditVerdict::Denied,
             request: self.request,
             caller: self.caller.clone(),

@@ -23,7 +23,7 @@ use crate::health;
 
 impl NodeHandle for DaemonCore {
     fn identity(&self) -> &Identity {
-        self.signer.identity()
+        self.trust.identity()
     }
 
     fn collectives(&self) -> &[SubjectName] {
@@ -59,7 +59,7 @@ impl NodeHandle for DaemonCore {
             approved_by: decision.approved_by,
         };
         self.authority.tell_rules.then(|| {
-            let now = self.clock.now();
+            let now = self.now();
             let decisions =
                 self.with_node_view(|node| policy.decide_callers((agent, action), node, now));
             decisions.into_iter().map(decided).collect()
@@ -122,7 +122,7 @@ impl NodeHandle for DaemonCore {
     }
 
     fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {
-        let Some(record) = AuditRecord::of_work_end(call, end, self.clock.now()) else { return };
+        let Some(record) = AuditRecord::of_work_end(call, end, self.now()) else { return };
         if let Err(error) = self.audit.record_decision(&record) {
             tracing::error!(%error, request = %record.request, "cannot write an audit record");
         }

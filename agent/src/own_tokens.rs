@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use muster_base::error_chain;
-use muster_wire::Millis;
+use muster_base::{error_chain, unix_millis};
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 
 use crate::config::Config;
 use crate::credentials::{self, CredentialsError};
-use crate::renewal;
+use crate::node_trust::NodeTrust;
 
 /// The account token in errors.
 const ACCOUNT_TOKEN: &str = "the account token";
@@ -29,19 +28,28 @@ pub(crate) fn load_signer(config: &Config) -> Result<Signer, CredentialsError> {
 }
 
 /// Uses the renewed token that an earlier daemon stored, if it belongs to this node and expires later than the one in the credentials.
-pub(crate) fn use_renewed_token(
-    config: &Config,
-    signer: &Signer,
-    trust: &AccountTrust,
-    now: Millis,
-) {
+pub(crate) fn use_renewed_token(config: &Config, trust: &NodeTrust) {
     let path = config.renewed_token_path();
     // Usually there is none; the token in the credentials is used.
     let Ok(token) = credentials::read_token("the node's renewed token", &path) else {
         return;
     };
-    if let Err(error) = renewal::renew_token(signer, trust, token.trim(), now) {
+    if let Err(error) = trust.renew_token(token.trim()) {
         tracing::debug!(error = error_chain(&error), path = %path.display(), "the stored token is not used");
+    }
+}
+
+/// Sets the maximum age of the account token, counted from when an earlier daemon confirmed it.
+pub(crate) fn restore_confirmation(config: &Config, trust: &NodeTrust) {
+    let max_age = config.trust.max_age;
+    if max_age.is_zero() {
+        return;
+    }
+    trust.freshness.set_max_age(Some(max_age));
+    let path = config.confirmation_path();
+    // Without the file the daemon's start counts: no earlier daemon has confirmed a token.
+    if let Ok(at) = path.metadata().and_then(|metadata| metadata.modified()) {
+        trust.freshness.set_confirmed_before(unix_millis(at));
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) async fn start_services(
 ) -> Result<CentralServices, ServiceError> {
     let (directory, mut services) = start_directory(config, core, metrics, &stop).await?;
     services.extend(start_scheduler(config, core, directory, &stop).await?);
-    let trust = AccountTrust::clone(&core.trust.get());
+    let trust = AccountTrust::clone(&core.trust.account.get());
     services.extend(start_provisioner(config, handle, trust, system, stop).await?);
     Ok(CentralServices(services))
 }
@@ -151,7 +151,7 @@ fn follow_nodes(
     signer: Signer,
     stop: &CancellationToken,
 ) -> JoinHandle<()> {
-    let trust = core.trust.share();
+    let trust = core.trust.account.share();
     let context = DirectoryContext {
         trust: Box::new(move || trust.get()),
         clock: muster_api::base::unix_millis_now,
@@ -165,7 +165,7 @@ fn client_factory(
     bus: &Bus,
     signer: &Signer,
 ) -> Box<dyn Fn(SubjectName) -> Client + Send + Sync> {
-    let parts = (bus.clone(), signer.clone(), AccountTrust::clone(&core.trust.get()));
+    let parts = (bus.clone(), signer.clone(), AccountTrust::clone(&core.trust.account.get()));
     Box::new(move |collective| {
         let (bus, signer, trust) = parts.clone();
         Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
@@ -215,7 +215,7 @@ async fn start_scheduler(
         tasks.push(follow_nodes(core, &handle, &bus, signer.clone(), stop));
         handle
     });
-    let trust = core.trust.share();
+    let trust = core.trust.account.share();
     let handle = SchedulerHandle::new(SchedulerContext {
         collectives: config.collectives.clone(),
         directory,

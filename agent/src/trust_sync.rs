@@ -1,32 +1,26 @@
 //! Keeps the account token of a running daemon current: reads it from the fleet's trust bucket before the daemon serves, after each reconnect, when
 //! the bucket's head changes, and at intervals. Reads the node's own renewed token from the bucket too, when renewal is due and while the key that
 //! signs nodes is being rotated.
-//!
-//! It makes no decision about requests: [`TrustFreshness`] records since when it is unknown whether the token is the newest; the pipeline and the
-//! health report use that.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::base::{error_chain, format_millis};
+use muster_base::error_chain;
 use muster_bus::{
     BucketError, Bus, BusEvent, BusMessage, BusSubscription, ReconnectBackoff, TrustLookupError,
 };
 use muster_wire::sign::SignerRenewError;
 use muster_wire::stores::{TOKENS_BUCKET, TRUST_BUCKET, TRUST_HEAD_KEY};
+use muster_wire::token::TokenError;
 use muster_wire::token::head::AccountHead;
-use muster_wire::{Millis, limits, subject};
+use muster_wire::{limits, subject};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::DaemonCore;
-use crate::renewal::NodeTokenRenewalError;
-use crate::shared::lock_mutex;
-
-/// Interval of reading the head while no change is announced.
-const CHECK_INTERVAL: Duration = Duration::from_mins(5);
+use crate::freshness::LookupProblem;
+use crate::node_trust::{NodeTokenRenewalError, NodeTrust};
 
 /// Pauses between reads after an announcement, in milliseconds. Any server of a cluster answers reads, and one that lags answers with the
 /// previous head. They grow, because all nodes read: a token that no node accepts must not cost the broker a read per node each moment.
@@ -38,95 +32,10 @@ const BEHIND_RECHECK: Duration = Duration::from_secs(2);
 /// Number of checks for a renewed token during the lifetime of the node's own token.
 const CHECKS_PER_LIFETIME: u64 = 24;
 
-/// The health report warns after this time without a confirmed token, in milliseconds.
-const STALE_REPORT_MILLIS: Millis = 60 * 60 * 1000;
-
 /// The nodes of a fleet spread their reads of an announced token over this time, for each 32 KiB of it.
 const SPREAD_PER_BLOCK: Duration = Duration::from_secs(1);
 const SPREAD_BLOCK_BYTES: u64 = 32 * 1024;
 const MAX_SPREAD: Duration = Duration::from_secs(30);
-
-/// Since when it is unknown whether the daemon's account token is the newest.
-#[derive(Debug, Default)]
-pub struct TrustFreshness {
-    /// When the trust bucket last named no newer token; before the first time, when the daemon started.
-    confirmed_at: AtomicU64,
-    /// Requests are refused after this many milliseconds; 0 disables the check.
-    max_age: AtomicU64,
-    /// The error of the last check.
-    problem: Mutex<Option<LookupProblem>>,
-}
-
-/// Why the last check did not confirm the token.
-#[derive(Debug, Clone)]
-struct LookupProblem {
-    text: String,
-    /// The bucket has an older token: the broker has lost data.
-    is_behind: bool,
-}
-
-impl TrustFreshness {
-    pub(crate) fn starting_at(confirmed_at: Millis) -> Self {
-        Self { confirmed_at: AtomicU64::new(confirmed_at), ..Self::default() }
-    }
-
-    /// Sets the age of the last confirmation after which requests are refused; `None` disables the check.
-    pub fn set_max_age(&self, max_age: Option<Duration>) {
-        let millis = max_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        self.max_age.store(millis, Ordering::Release);
-    }
-
-    fn has_max_age(&self) -> bool {
-        self.max_age.load(Ordering::Acquire) != 0
-    }
-
-    /// Sets the time at which an earlier daemon confirmed the token, if this daemon has not confirmed it.
-    pub(crate) fn set_confirmed_before(&self, at: Millis) {
-        self.confirmed_at.fetch_min(at, Ordering::AcqRel);
-    }
-
-    pub fn confirmed_at(&self) -> Millis {
-        self.confirmed_at.load(Ordering::Acquire)
-    }
-
-    /// The age of the last confirmation, if it exceeds the maximum.
-    pub(crate) fn expired_age(&self, now: Millis) -> Option<Millis> {
-        let max_age = self.max_age.load(Ordering::Acquire);
-        let age = now.saturating_sub(self.confirmed_at());
-        (max_age != 0 && age > max_age).then_some(age)
-    }
-
-    /// The problem to report if the token was not confirmed for too long.
-    pub(crate) fn staleness_report(&self, now: Millis) -> Option<String> {
-        let age = now.saturating_sub(self.confirmed_at());
-        let problem = lock_mutex(&self.problem);
-        let is_behind = problem.as_ref().is_some_and(|problem| problem.is_behind);
-        if age < STALE_REPORT_MILLIS && self.expired_age(now).is_none() && !is_behind {
-            return None;
-        }
-        let cause = problem.as_ref().map_or("not connected to the broker", |problem| &problem.text);
-        let age = format_millis(age);
-        Some(format!(
-            "the account token has not been confirmed as the newest for {age}, so recent revocations may be missing: {cause}"
-        ))
-    }
-
-    fn check_interval(&self) -> Duration {
-        match self.max_age.load(Ordering::Acquire) {
-            0 => CHECK_INTERVAL,
-            max_age => CHECK_INTERVAL.min(Duration::from_millis(max_age / 4 + 1)),
-        }
-    }
-
-    fn confirm(&self, now: Millis) {
-        self.confirmed_at.store(now, Ordering::Release);
-        self.set_problem(None);
-    }
-
-    fn set_problem(&self, problem: Option<LookupProblem>) {
-        *lock_mutex(&self.problem) = problem;
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenChange {
@@ -147,20 +56,30 @@ enum TokenUpdateError {
     Renewal(#[from] NodeTokenRenewalError),
 }
 
+/// Puts a newer account token in force, or says why it cannot be used.
+pub(crate) type AccountUpdate = Box<dyn Fn(&str) -> Result<(), TokenError> + Send + Sync>;
+
 /// Keeps the tokens of one daemon current.
-#[derive(Debug)]
 pub(crate) struct TrustSync {
-    core: Arc<DaemonCore>,
+    trust: Arc<NodeTrust>,
+    update_account: AccountUpdate,
     bus: Bus,
     /// Accepted tokens, to be written to disk.
     changed: mpsc::Sender<TokenChange>,
     heads: Option<BusSubscription>,
 }
 
+impl fmt::Debug for TrustSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrustSync").field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
 impl TrustSync {
     /// Reads the newest token and subscribes to changes. An unreadable bucket is reported and does not stop the daemon.
     pub(crate) async fn start(
-        core: Arc<DaemonCore>,
+        trust: Arc<NodeTrust>,
+        update_account: AccountUpdate,
         bus: Bus,
         changed: mpsc::Sender<TokenChange>,
     ) -> Self {
@@ -172,7 +91,7 @@ impl TrustSync {
                 "cannot subscribe to changes of the account token; polling instead"
             );
         });
-        let sync = Self { core, bus, changed, heads: heads.ok() };
+        let sync = Self { trust, update_account, bus, changed, heads: heads.ok() };
         sync.refresh_tokens(ReadSpread::None).await;
         sync
     }
@@ -214,7 +133,7 @@ impl TrustSync {
     async fn await_announced(&self, announced: Option<AccountHead>) {
         let Some(head) = announced else { return };
         for pause in ANNOUNCED_READ_PAUSES {
-            if self.core.trust.get().issued_at() >= head.serial {
+            if self.trust.account.get().issued_at() >= head.serial {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -224,8 +143,8 @@ impl TrustSync {
 
     /// Time until the next check while no change is announced. A token whose renewal is due is checked several times during its lifetime.
     fn next_interval(&self) -> Duration {
-        let default_interval = self.core.freshness.check_interval();
-        match self.core.token_life() {
+        let default_interval = self.trust.freshness.check_interval();
+        match self.trust.token_life() {
             Some(life) => {
                 default_interval.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1))
             }
@@ -241,7 +160,7 @@ impl TrustSync {
     }
 
     async fn refresh_account(&self, spread: ReadSpread) {
-        let freshness = &self.core.freshness;
+        let freshness = &self.trust.freshness;
         let mut newest = self.take_newest(spread).await;
         if matches!(newest, Err(TrustLookupError::Behind { .. })) {
             tokio::time::sleep(BEHIND_RECHECK).await;
@@ -249,7 +168,7 @@ impl TrustSync {
         }
         match newest {
             Ok(updated) => {
-                freshness.confirm(self.core.clock.now());
+                freshness.confirm(self.trust.clock.now());
                 if freshness.has_max_age() {
                     let _ = self.changed.try_send(TokenChange::Confirmed);
                 }
@@ -276,14 +195,14 @@ impl TrustSync {
     /// Accepts the token that the bucket names; returns whether it is newer than the current one.
     async fn take_newest(&self, spread: ReadSpread) -> Result<bool, TrustLookupError> {
         let head = self.bus.account_head().await?;
-        let current = self.core.trust.get();
+        let current = self.trust.account.get();
         if spread == ReadSpread::BySize && head.serial > current.issued_at() {
             tokio::time::sleep(spread_delay(head.bytes)).await;
         }
         let Some(newer) = self.bus.newer_account(&current, &head).await? else {
             return Ok(false);
         };
-        self.core.update_trust(newer.account_token()).map_err(TrustLookupError::Token)?;
+        (self.update_account)(newer.account_token()).map_err(TrustLookupError::Token)?;
         // A separate task writes to disk; it may lag behind.
         let change = TokenChange::Account(newer.account_token().to_owned());
         let _ = self.changed.try_send(change);
@@ -292,14 +211,14 @@ impl TrustSync {
 
     /// Uses the node's renewed token, if renewal is due and the new token expires later, or if another key of the role signed it.
     async fn take_renewed(&self) -> Result<(), TokenUpdateError> {
-        let now = self.core.clock.now();
-        let life = self.core.token_life();
+        let now = self.trust.clock.now();
+        let life = self.trust.token_life();
         let is_due = life.is_some_and(|life| life.is_renewal_due(now));
-        if !is_due && !self.core.is_signing_key_rotated() {
+        if !is_due && !self.trust.is_signing_key_rotated() {
             return Ok(());
         }
         let tokens = self.bus.bucket(TOKENS_BUCKET.name);
-        let entry = tokens.get_once(self.core.identity().as_str()).await?;
+        let entry = tokens.get_once(self.trust.identity().as_str()).await?;
         let Some(value) = entry.and_then(|entry| entry.value) else {
             return Ok(());
         };
@@ -307,7 +226,7 @@ impl TrustSync {
             return Err(TokenUpdateError::Oversized(value.len()));
         }
         let token = String::from_utf8_lossy(&value);
-        match self.core.renew_token(token.trim()) {
+        match self.trust.renew_token(token.trim()) {
             Ok(()) => {}
             // The bucket still contains the current token.
             Err(NodeTokenRenewalError::Renew(SignerRenewError::NotLonger { .. })) => return Ok(()),
@@ -359,26 +278,7 @@ fn jittered_interval(interval: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{LookupProblem, MAX_SPREAD, STALE_REPORT_MILLIS, TrustFreshness, spread_delay};
-
-    #[test]
-    fn unconfirmed_token_is_reported_and_expires_if_configured() {
-        let freshness = TrustFreshness::starting_at(1_000);
-        assert_eq!(freshness.staleness_report(1_000 + STALE_REPORT_MILLIS - 1), None);
-        assert!(freshness.staleness_report(1_000 + STALE_REPORT_MILLIS).is_some());
-        assert_eq!(freshness.expired_age(u64::MAX), None);
-        freshness.set_max_age(Some(Duration::from_secs(10)));
-        assert_eq!(freshness.expired_age(11_000), None);
-        assert_eq!(freshness.expired_age(11_001), Some(10_001));
-        let problem = |is_behind| Some(LookupProblem { text: "no bucket".to_owned(), is_behind });
-        freshness.set_problem(problem(false));
-        assert!(freshness.staleness_report(11_001).unwrap().contains("no bucket"));
-        freshness.confirm(11_001);
-        assert_eq!(freshness.expired_age(21_001), None);
-        assert_eq!(freshness.staleness_report(11_002), None);
-        freshness.set_problem(problem(true));
-        assert!(freshness.staleness_report(11_002).is_some(), "lost data is reported at once");
-    }
+    use super::{MAX_SPREAD, spread_delay};
 
     #[test]
     fn token_reads_are_spread_by_token_size() {

@@ -110,7 +110,7 @@ async fn used_approval_stays_used_after_a_restart() {
         ReplyStatus::Ok
     );
     let NodeFixture { organisation, server, node, caller } = fixture;
-    let signer = node.core.signer.clone();
+    let signer = node.core.trust.signer.clone();
     let directory = node.stop_and_wait().await;
     let mut setup = muster_tests::fleet::NodeSetup::new(signer);
     setup.policies = Vec::new();

@@ -89,7 +89,7 @@ async fn send_encrypted(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inputs_encrypted_for_others_or_altered_are_refused() {
     let fixture = NodeFixture::new(|_| {}).await;
-    let own = fixture.node.core.signer.public_key();
+    let own = fixture.node.core.trust.signer.public_key();
     let other = fixture.organisation.node(NODES[1]).public_key();
     let flip = |text: String| {
         let at = text.rfind("\"}").unwrap() - 4;
@@ -153,7 +153,7 @@ async fn input_given_encrypted_and_plain_is_refused() {
     request.target = RequestTarget::Nodes([parse_identity(NODES[0])].into());
     request.data = to_object(json!({"type": "user", "name": "rip", "password": "$6$other"}));
     let encryptor = InputEncryptor::new(request.id).unwrap();
-    let key = fixture.node.core.signer.public_key();
+    let key = fixture.node.core.trust.signer.public_key();
     let secret = to_object(json!({"password": PASSWORD}));
     let both = encryptor.encrypt_inputs([(&parse_identity(NODES[0]), &key)], &secret);
     request.sealed = Some(both.unwrap());

@@ -101,7 +101,7 @@ async fn a10_10_replayed_request_runs_once_even_after_a_restart() {
     assert_eq!(fixture.node.core.snapshot_counters().replayed, 1);
 
     let NodeFixture { organisation, server, node, caller } = fixture;
-    let signer = node.core.signer.clone();
+    let signer = node.core.trust.signer.clone();
     let directory = node.stop_and_wait().await;
     let restarted =
         TestNode::start_in(directory, &organisation, &server, NodeSetup::new(signer)).await;
@@ -276,7 +276,7 @@ async fn revoked_user_is_refused_by_broker_and_node() {
     let token = organisation.revoke_user(&caller.signer);
     organisation.publish_account(&server, &token).await;
     await_state("the node applies the revocation", || {
-        node.core.trust.get().account_token() == token
+        node.core.trust.account.get().account_token() == token
     })
     .await;
     // The broker does not have the revocation yet: the message arrives, and the node refuses it.

@@ -25,7 +25,7 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     let NodeFixture { mut organisation, server, node, caller } =
         NodeFixture::with_stores(|_| {}).await;
     assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
-    let signer = node.core.signer.clone();
+    let signer = node.core.trust.signer.clone();
     let directory = node.stop_and_wait().await;
     // The broker does not get the revocation, so only the node can refuse.
     let before = organisation.account_token();
@@ -33,7 +33,7 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     organisation.publish_account(&server, &token).await;
     let setup = NodeSetup { account: Some(before.clone()), ..NodeSetup::new(signer) };
     let node = TestNode::start_in(directory, &organisation, &server, setup).await;
-    assert_eq!(node.core.trust.get().account_token(), token);
+    assert_eq!(node.core.trust.account.get().account_token(), token);
     let request = caller.ping_request();
     let envelope = caller.sign_request(&request);
     let subject = TestCaller::request_subject(&request);
@@ -48,7 +48,7 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     let later = organisation.revoke_user(&organisation.caller("anna"));
     organisation.publish_account(&server, &later).await;
     await_state("the node applies the newest token", || {
-        node.core.trust.get().account_token() == later
+        node.core.trust.account.get().account_token() == later
     })
     .await;
 }
@@ -128,10 +128,10 @@ async fn node_reads_again_if_a_server_lags_behind_the_announcement() {
     }
     // The broker answers in order, so the node has its answer.
     spy.request("$JS.API.INFO", "".into()).await.unwrap();
-    assert_ne!(node.core.trust.get().account_token(), token);
+    assert_ne!(node.core.trust.account.get().account_token(), token);
     organisation.publish_account(&server, &token).await;
     await_state("the node applies the announced token", || {
-        node.core.trust.get().account_token() == token
+        node.core.trust.account.get().account_token() == token
     })
     .await;
 }
@@ -169,7 +169,7 @@ async fn unconfirmed_account_token_expires_after_the_configured_age() {
         finding.check == "trust" && finding.message.contains("rpc org push")
     };
     assert!(findings.iter().any(is_reported), "{findings:?}");
-    let freshness = &node.core.freshness;
+    let freshness = &node.core.trust.freshness;
     freshness.set_max_age(Some(Duration::from_hours(1)));
     let reply = caller.send(&request()).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { .. })), "{reply:?}");

@@ -207,7 +207,7 @@ impl NodeStarter<'_> {
         let core = self.template.build_core(node, signer, log).unwrap();
         let bus = match self.shared.get(index % self.shared.len().max(1)) {
             Some(shared) => shared.lend_connection(),
-            None => connect(self.urls, &core.signer, ConnectionKind::Daemon).await,
+            None => connect(self.urls, &core.trust.signer, ConnectionKind::Daemon).await,
         };
         self.fleet.start_node(core, bus).await.unwrap();
     }

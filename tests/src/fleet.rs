@@ -13,6 +13,7 @@ use muster_agent::core::{CoreParts, DaemonCore};
 use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactSources, FactStore};
 use muster_agent::node_state::NodeStateStore;
+use muster_agent::node_trust::NodeTrust;
 use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
 use muster_agent::sent_replies::SentReplies;
@@ -117,7 +118,7 @@ impl TestNode {
         let permits = setup.permits.clone();
         let core = build_core(directory.path(), organisation, setup, &permits);
         let core = Arc::new(core);
-        let bus = connect(server, &core.signer).await;
+        let bus = connect(server, &core.trust.signer).await;
         permits.connect(bus.clone());
         let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
         let stop = CancellationToken::new();
@@ -225,7 +226,6 @@ fn build_core(
         )
     };
     let core = DaemonCore::new(CoreParts {
-        trust: SharedValue::new(trust),
         collectives: vec![organisation.collective().clone()],
         facts: FactStore::new(FactSources::new(setup.signer.identity().clone(), path("facts.d"))),
         classes: ClassStore::new(path("classes.txt")),
@@ -241,10 +241,9 @@ fn build_core(
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
         authority: setup.authority,
         plain_secrets: setup.plain_secrets,
-        clock: setup.clock,
         config: None,
         config_file: PathBuf::from("rpcd.toml"),
-        signer: setup.signer,
+        trust: Arc::new(NodeTrust::new(setup.signer, SharedValue::new(trust), setup.clock)),
     });
     reload::reload_facts(&core, &RealSystem::new("/".into()));
     core

@@ -52,7 +52,7 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     page.begin_metric("build_info", MetricKind::Gauge, "Always 1; the daemon's version is a label")
         .add_sample(&version, 1);
-    let verified = core.trust.get().verify_user(&core.signer.token(), core.clock.now());
+    let verified = core.trust.account.get().verify_user(&core.trust.signer.token(), core.now());
     let expiry = verified.ok().and_then(|user| user.expires);
     let help = "Start time of the daemon, in seconds since the epoch";
     let started = core.snapshot_counters().starttime;
@@ -61,7 +61,7 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
         (
             "account_token_confirmed_timestamp_seconds",
             "When the account token was last confirmed as the newest, in seconds since the epoch",
-            Some(core.freshness.confirmed_at()),
+            Some(core.trust.freshness.confirmed_at()),
         ),
         (
             "credentials_expiry_timestamp_seconds",

@@ -47,7 +47,7 @@ pub(super) fn check_approval<'p>(
         || "a second person who is allowed to send the same request".to_owned(),
         |approvers| format!("one of: {approvers}"),
     );
-    let now = core.clock.now();
+    let now = core.now();
     let opened = match open_request_approval(core, accepted, &approver_text, now) {
         Ok(opened) => opened,
         Err(reason) => return EvaluationProgress::Decided(Err(reason)),
@@ -90,8 +90,8 @@ fn open_request_approval(
     let Some(text) = &request.approval else {
         return Err(ApprovalRefusal::Missing(approver_text.to_owned()));
     };
-    let trust = core.trust.get();
-    let opened = open_approval(text, &trust, &core.tokens, now)?;
+    let trust = core.trust.account.get();
+    let opened = open_approval(text, &trust, &core.trust.tokens, now)?;
     let schema = accepted.registry.agent(request.agent.as_str());
     let schema = schema.and_then(|agent| agent.ddl().find_action(request.action.as_str()));
     let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
@@ -108,7 +108,7 @@ fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<()
         return Err(ApprovalRefusal::Forgotten);
     }
     let key = caller.key.as_bytes();
-    match core.seen.insert(key, proposal.id, remember_until, core.clock.now())? {
+    match core.seen.insert(key, proposal.id, remember_until, core.now())? {
         InsertionOutcome::New => Ok(()),
         InsertionOutcome::Seen => Err(ApprovalRefusal::Used),
         InsertionOutcome::Full { .. } => Err(ApprovalRefusal::Full),

@@ -58,7 +58,7 @@ pub(super) fn record_end(
 
 /// Records the end of a request that an earlier daemon had begun. The inputs are in the record of its start.
 pub(crate) fn record_lost(core: &DaemonCore, begun: &BegunRequest, outcome: &CallOutcome) {
-    let now = core.clock.now();
+    let now = core.now();
     let ended = AuditRecord {
         class: if begun.changes { RecordClass::Change } else { RecordClass::Read },
         time: now,
@@ -106,7 +106,7 @@ fn new_record(
     let request = &verified.request;
     AuditRecord {
         class,
-        time: core.clock.now(),
+        time: core.now(),
         verdict,
         request: request.id,
         caller: request.caller.clone(),

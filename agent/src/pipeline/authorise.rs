@@ -99,7 +99,7 @@ fn evaluate_policy<'p>(
     let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
     let evaluate = |agent: &SubjectName, action: &SubjectName, inputs| {
         core.with_node_view(|node| {
-            let now = core.clock.now();
+            let now = core.now();
             let query = PolicyQuery { caller: &caller, agent, action, node, inputs, now };
             policy.evaluate_query(&query, known)
         })

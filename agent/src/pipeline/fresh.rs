@@ -19,7 +19,7 @@ pub(super) fn check_freshness(
     core: &DaemonCore,
     mut verified: VerifiedRequest,
 ) -> Result<VerifiedRequest, RequestRejection> {
-    let (request, now) = (&verified.request, core.clock.now());
+    let (request, now) = (&verified.request, core.now());
     let stale = fresh::check_freshness(request.issued_at, request.ttl, now, core.skew).err();
     // Store a stale request from now on, so that repeating it does not repeat the reply. Store one from the future until it would be fresh and
     // expired, so that correcting the clock does not admit it. A day is the maximum lifetime of a request.
@@ -52,7 +52,7 @@ pub(super) fn check_freshness(
         Ok(InsertionOutcome::New) => verified.journaled = true,
         Err(error) => tracing::error!(%error, "cannot store a seen request in the journal"),
     }
-    if let Some(age) = core.freshness.expired_age(now) {
+    if let Some(age) = core.trust.freshness.expired_age(now) {
         return Err(refuse_unconfirmed(verified, age));
     }
     if let Some(stale) = stale {

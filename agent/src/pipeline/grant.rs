@@ -81,8 +81,8 @@ fn check_grant(
         let (role, name) = (sender.role, sender.identity.clone());
         return Err(GrantRefusal::NotAScheduler { role, name });
     }
-    let now = core.clock.now();
-    let opened = open_grant(&given.text, &core.trust.get(), &core.tokens, now)?;
+    let now = core.now();
+    let opened = open_grant(&given.text, &core.trust.account.get(), &core.trust.tokens, now)?;
     let spec: ScheduleSpec = serde_json::from_value(Value::Object(opened.grant.schedule.clone()))?;
     let schedule = spec.compile()?;
     let (id, slot) = (opened.grant.id, given.slot);

@@ -241,7 +241,7 @@ async fn run_request(
         keep_reply(core, &accepted.verified, reply.as_ref(), false);
         return reply;
     }
-    core.begun.begin(accepted.to_begun_request(core.clock.now()));
+    core.begun.begin(accepted.to_begun_request(core.now()));
     let ((outcome, started), progress) =
         if let Some(listener) = accepted.verified.progress_listener() {
             let (sink, source) = progress_channel();

@@ -54,9 +54,9 @@ pub(super) async fn send_progress(
             seq: messages + 1,
             events,
             dropped: source.dropped_events(),
-            time: core.clock.now(),
+            time: core.now(),
         };
-        let sent = match sign_envelope(EnvelopeKind::Progress, &progress, &core.signer) {
+        let sent = match sign_envelope(EnvelopeKind::Progress, &progress, &core.trust.signer) {
             Ok(payload) if messages < MAX_PROGRESS_MESSAGES => {
                 bus.publish(&listener.inbox, payload.into()).await.is_ok()
             }

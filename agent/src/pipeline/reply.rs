@@ -37,7 +37,7 @@ pub(super) fn build_reply(
         statusmsg: outcome.message.clone(),
         reason: outcome.reason.clone(),
         data: outcome.data.clone(),
-        time: core.clock.now(),
+        time: core.now(),
         took: duration_millis(outcome.took),
         stages: Vec::new(),
         progress,
@@ -57,7 +57,7 @@ pub(crate) fn build_late_reply(
     max_payload: usize,
 ) -> Option<OutgoingReply> {
     let subject = begun.reply_to.clone()?;
-    let now = core.clock.now();
+    let now = core.now();
     let reply = Reply {
         request: begun.request,
         sender: core.identity().clone(),
@@ -92,7 +92,7 @@ fn add_stages(core: &DaemonCore, verified: &VerifiedRequest, mut reply: Reply) -
     reply.stages = timer.stages().to_vec();
     let start = Instant::now();
     // Ignore the result; the real signing reports its errors.
-    let _ = sign_envelope(EnvelopeKind::Reply, &reply, &core.signer);
+    let _ = sign_envelope(EnvelopeKind::Reply, &reply, &core.trust.signer);
     timer.add_stage(StageName::Reply, start.elapsed());
     reply.stages = timer.stages().to_vec();
     reply
@@ -115,7 +115,7 @@ fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Opti
 
 /// Signs a reply; one that is too large for callers or for the broker is replaced by an error reply.
 fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Bytes> {
-    let error = match sign_envelope(EnvelopeKind::Reply, &reply, &core.signer) {
+    let error = match sign_envelope(EnvelopeKind::Reply, &reply, &core.trust.signer) {
         Ok(payload) if payload.len() <= max_payload => return Some(payload.into()),
         Ok(payload) => EnvelopeSignError::Oversized { bytes: payload.len(), limit: max_payload },
         Err(error) => error,
@@ -137,5 +137,5 @@ fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Byt
         data: Map::new(),
         ..reply
     };
-    sign_envelope(EnvelopeKind::Reply, &error_reply, &core.signer).ok().map(Bytes::from)
+    sign_envelope(EnvelopeKind::Reply, &error_reply, &core.trust.signer).ok().map(Bytes::from)
 }

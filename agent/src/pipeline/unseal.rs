@@ -24,11 +24,14 @@ pub(super) fn unseal_inputs(
     let Some(sealed) = verified.request.sealed.take() else {
         return Ok(verified);
     };
-    let opened =
-        match sealed.decrypt_inputs(core.identity(), core.signer.key_pair(), verified.request.id) {
-            Ok(opened) => opened,
-            Err(error) => return refused(verified, error.to_string()),
-        };
+    let opened = match sealed.decrypt_inputs(
+        core.identity(),
+        core.trust.signer.key_pair(),
+        verified.request.id,
+    ) {
+        Ok(opened) => opened,
+        Err(error) => return refused(verified, error.to_string()),
+    };
     let duplicate = opened.keys().find(|name| verified.request.data.contains_key(*name));
     if let Some(name) = duplicate {
         let message = format!("the input `{name}` is given twice: encrypted and in plain text");

@@ -49,7 +49,7 @@ pub(super) fn validate_inputs(
         rule: String::new(),
         running_guard: core
             .running
-            .add_request(verified.work_id(), verified.to_running_request(core.clock.now())),
+            .add_request(verified.work_id(), verified.to_running_request(core.now())),
         registry: Arc::clone(&registry),
         approver: None,
         input,

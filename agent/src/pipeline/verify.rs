@@ -17,8 +17,8 @@ pub(super) fn verify_message(
     incoming: &IncomingMessage,
     address: &RequestAddress,
 ) -> Result<VerifiedRequest, UnverifiedMessage> {
-    let trust = core.trust.get();
-    let opened = open_request(&incoming.payload, address, &trust, &core.tokens, core.clock.now());
+    let trust = core.trust.account.get();
+    let opened = open_request(&incoming.payload, address, &trust, &core.trust.tokens, core.now());
     let opened = opened.map_err(|refusal| {
         core.counters.unvalidated.increment();
         core.request_metrics.record_refusal(StageName::Verify, refusal.reason_code());
@@ -32,7 +32,7 @@ pub(super) fn verify_message(
         UnverifiedMessage
     })?;
     core.counters.validated.increment();
-    core.request_metrics.record_arrival(core.clock.now());
+    core.request_metrics.record_arrival(core.now());
     let reply_subject = incoming.reply_to.as_ref().filter(|_| opened.request.reply);
     let reply_to = reply_subject.and_then(|subject| {
         let address = AnswerAddress::from_reply_subject(subject, &opened.caller.key.to_string())?;

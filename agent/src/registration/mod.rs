@@ -81,7 +81,7 @@ impl StateParts {
             state: core.state.current(),
             classes: core.classes.current(),
             agents: core.registry.get(),
-            token: core.signer.token(),
+            token: core.trust.signer.token(),
         }
     }
 
@@ -203,9 +203,10 @@ impl NodeRegistration {
     async fn read_record(&self) -> Result<Option<OpenRecord>, RegistrationError> {
         let entry = self.bucket.get(self.core.identity().as_str()).await;
         let entry = entry.map_err(RegistrationError::Read)?;
-        let (trust, now) = (self.core.trust.get(), self.core.clock.now());
+        let (trust, now) = (self.core.trust.account.get(), self.core.now());
         let value = entry.and_then(|entry| entry.value).unwrap_or_default();
-        let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
+        let opened =
+            open_record(&value, self.core.identity(), &trust, &self.core.trust.tokens, now);
         Ok(opened.ok())
     }
 
@@ -281,9 +282,9 @@ impl NodeRegistration {
         let content = build_content(&self.core, &self.selection, seconds);
         let stable = self.selection.stable(&content);
         let identity = self.core.identity().clone();
-        let token_issued_at = self.core.signer.claims().iat.saturating_mul(1000);
+        let token_issued_at = self.core.trust.signer.claims().iat.saturating_mul(1000);
         let last_time = self.published.as_ref().map_or(0, |published| published.time);
-        let time = self.core.clock.now().max(last_time + 1);
+        let time = self.core.now().max(last_time + 1);
         let record = NodeRecord::new(identity, time, &content, &stable)
             .map_err(RegistrationError::Encode)?;
         let base = without_state(&stable);
@@ -304,10 +305,10 @@ impl NodeRegistration {
             }
         }
         let mut record = record.with_history(self.next_history(&base, time).await?);
-        let mut sealed = sign_envelope(EnvelopeKind::Record, &record, &self.core.signer);
+        let mut sealed = sign_envelope(EnvelopeKind::Record, &record, &self.core.trust.signer);
         if matches!(sealed, Err(EnvelopeSignError::Oversized { .. })) && record.history.is_some() {
             record = record.with_history(None);
-            sealed = sign_envelope(EnvelopeKind::Record, &record, &self.core.signer);
+            sealed = sign_envelope(EnvelopeKind::Record, &record, &self.core.trust.signer);
         }
         let sealed = match sealed {
             Err(EnvelopeSignError::Oversized { .. }) => {
@@ -342,14 +343,15 @@ impl NodeRegistration {
         let Some(published) = &self.published else { return };
         let heartbeat = NodeHeartbeat {
             sender: self.core.identity().clone(),
-            time: self.core.clock.now(),
+            time: self.core.now(),
             digest: published.digest.clone(),
             boot: self.core.clones.boot(),
         };
-        let sealed = match sign_envelope(EnvelopeKind::Heartbeat, &heartbeat, &self.core.signer) {
-            Ok(sealed) => Bytes::from(sealed),
-            Err(error) => return tracing::error!(%error, "cannot sign a heartbeat"),
-        };
+        let sealed =
+            match sign_envelope(EnvelopeKind::Heartbeat, &heartbeat, &self.core.trust.signer) {
+                Ok(sealed) => Bytes::from(sealed),
+                Err(error) => return tracing::error!(%error, "cannot sign a heartbeat"),
+            };
         let subject = subject::heartbeat(self.core.identity().as_str());
         if let Err(error) = self.bus.publish(&subject, sealed).await {
             tracing::debug!(%error, "cannot send a heartbeat");

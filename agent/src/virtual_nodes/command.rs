@@ -157,7 +157,7 @@ impl NodeFactory {
         let signer = self.issue_signer(&node)?;
         let log = self.fleet.log_for(number).context("the virtual node has no audit log")?;
         let core = self.template.build_core(node, signer, log)?;
-        let connection = credentials::with_signer(self.options.clone(), &core.signer);
+        let connection = credentials::with_signer(self.options.clone(), &core.trust.signer);
         let bus = connection.connect().await;
         let bus = bus
             .map_err(|source| NodeFleetError::Connect { node: core.identity().clone(), source })?;

@@ -28,6 +28,7 @@ use crate::config::PolicyOptions;
 use crate::core::{CoreParts, DaemonCore};
 use crate::facts::{FactSources, FactStore};
 use crate::node_state::NodeStateStore;
+use crate::node_trust::NodeTrust;
 use crate::seen::SeenRequests;
 use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
@@ -84,7 +85,11 @@ impl NodeTemplate {
         let nonexistent = Path::new("/nonexistent");
         let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
         Ok(DaemonCore::new(CoreParts {
-            trust: Arc::clone(&self.trust).into(),
+            trust: Arc::new(NodeTrust::new(
+                signer,
+                Arc::clone(&self.trust).into(),
+                WallClock::system(),
+            )),
             collectives: self.collectives.clone(),
             facts: FactStore::with_facts(sources, node.facts),
             classes: ClassStore::with_classes(nonexistent.to_owned(), node.classes),
@@ -100,10 +105,8 @@ impl NodeTemplate {
             skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
             authority: PolicyOptions::default(),
             plain_secrets: false,
-            clock: WallClock::system(),
             config: None,
             config_file: nonexistent.to_owned(),
-            signer,
         }))
     }
 

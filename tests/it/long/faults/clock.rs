@@ -147,7 +147,7 @@ async fn daemon_started_with_a_wrong_clock_repeats_nothing() {
         let SkewedNode { fixture, offset, effects } = node;
         let NodeFixture { organisation, server, node, caller } = fixture;
         offset.store(off, Ordering::SeqCst);
-        let mut setup = NodeSetup::new(node.core.signer.clone());
+        let mut setup = NodeSetup::new(node.core.trust.signer.clone());
         configure_node(&mut setup, &offset, &effects);
         let directory = node.stop_and_wait().await;
         let node = TestNode::start_in(directory, &organisation, &server, setup).await;
