@@ -102,8 +102,8 @@ fn restricted_words_occur_only_in_their_paths() {
     let restrictions = [
         ("async_nats::", &["wire/bus/src/", "tests/"][..]),
         // Only the memory release calls need unsafe code.
-        ("unsafe {", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
-        ("unsafe_code", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
+        ("unsafe {", &["agent/src/process/memory.rs", "tests/it/architecture.rs"]),
+        ("unsafe_code", &["agent/src/process/memory.rs", "tests/it/architecture.rs"]),
         // The check of the mode of a secret file is in one place.
         ("0o077", &["wire/files/", "tests/", "plugins/engine/system/tests/"][..]),
         (

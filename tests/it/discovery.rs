@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use muster_agent::clock::WallClock;
+use muster_agent::ground::clock::WallClock;
 use muster_calls::{CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;
 use muster_tests::command::RpcCommand;

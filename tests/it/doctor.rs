@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use muster_agent::clock::WallClock;
+use muster_agent::ground::clock::WallClock;
 use muster_api::FindingLevel;
 use muster_tests::command::RpcCommand;
 use muster_tests::fleet::{NodeSetup, TestNode};

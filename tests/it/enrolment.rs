@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use muster_agent::config::Config;
-use muster_agent::enrolment;
+use muster_agent::trust::enrolment;
 use muster_bus::Bytes;
 use muster_tests::bootstrap::EnrolmentService;
 use muster_tests::command::find_program;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::external::ExternalAgentManager;
+use muster_agent::services::external::ExternalAgentManager;
 use muster_api::NodeHandle as _;
 use muster_filter::NodeFilter;
 use muster_host::external::{AgentDirectory, ExternalOptions};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muster_agent::clock::WallClock;
 use muster_agent::config::PolicyOptions;
+use muster_agent::ground::clock::WallClock;
 use muster_calls::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::nats_server::NETWORK_TIMEOUT;
@@ -91,8 +91,10 @@ async fn malformed_line_denies_what_earlier_lines_allow() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::write(scratch.path().join("rpcutil.policy"), "allow\trip\t*\t*\ndeny eve * *\n")
         .unwrap();
-    let (policy, problems) =
-        muster_agent::policy::load_policies(scratch.path(), muster_policy::RuleVerdict::Allow);
+    let (policy, problems) = muster_agent::trust::policy::load_policies(
+        scratch.path(),
+        muster_policy::RuleVerdict::Allow,
+    );
     assert!(
         problems[0].to_string().contains("rpcutil.policy:2:1: the fields are separated by spaces"),
         "{}",

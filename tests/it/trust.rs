@@ -1,6 +1,6 @@
 //! Forged, replayed, stale, misdirected and foreign messages are refused, and the daemon keeps running.
 
-use muster_agent::clock::WallClock;
+use muster_agent::ground::clock::WallClock;
 use muster_bus::{BusEvent, Bytes};
 use muster_tests::command::RpcCommand;
 use muster_tests::fleet::{NodeSetup, TestNode};

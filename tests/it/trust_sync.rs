@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muster_agent::clock::WallClock;
+use muster_agent::ground::clock::WallClock;
 use muster_api::{HealthFinding, NodeHandle as _};
 use muster_calls::{Client, DiscoveryWindow};
 use muster_tests::fleet::{NodeSetup, TestNode};

@@ -1,7 +1,7 @@
 //! The measured fleet: N daemons with the real pipeline in one process, and a caller with the client library.
 //!
 //! Each node has its own key, token, facts, classes, journal of seen requests, slots, and usually its own connection.
-//! The nodes are those of `rpcd virtual` ([`muster_agent::virtual_nodes`]); 1000 of them share one audit log, because
+//! The nodes are those of `rpcd virtual` ([`muster_agent::commands::virtual_nodes`]); 1000 of them share one audit log, because
 //! each log needs a thread. The log is flushed between measurements, and must not lose records.
 
 use std::ops::Range;
@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use muster_agent::agents::default_data_sources;
+use muster_agent::commands::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
 use muster_agent::config::RegistrationConfig;
-use muster_agent::policy;
-use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
+use muster_agent::services::agents::default_data_sources;
+use muster_agent::trust::policy;
 use muster_api::Agent;
 use muster_bus::Bus;
 use muster_policy::RuleVerdict;

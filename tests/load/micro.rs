@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
-use muster_agent::virtual_nodes::VirtualNode;
+use muster_agent::commands::virtual_nodes::VirtualNode;
 use muster_filter::NodeFilter;
 use muster_filter::state::NodeView;
 use muster_tests::organisation::Organisation;

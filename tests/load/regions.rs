@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use muster_agent::virtual_nodes::NodeFleet;
+use muster_agent::commands::virtual_nodes::NodeFleet;
 use muster_bus::Bus;
 use muster_calls::{CallStats, CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{ConfigError, ConfigFault};
 use super::read::ConfigReader;
 use super::settings::{MergedSettings, SettingEntry, SettingOrigin};
-use crate::facts::hostname;
+use crate::machine::facts::hostname;
 
 /// The paths of Puppet's classes file: Puppet's own packages, Debian's packages, and versions before 4. The first that exists is used.
 const CLASSES_FILE_PATHS: [&str; 3] = [

@@ -38,8 +38,8 @@ use defaults::DetectedDefaults;
 use read::ConfigReader;
 use settings::{MergedSettings, SettingEntry};
 
-use crate::facts::{CloudCollector, FactSources};
-use crate::files;
+use crate::ground::files;
+use crate::machine::facts::{CloudCollector, FactSources};
 
 /// The configuration file unless `--config` names another.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";

@@ -5,7 +5,7 @@ use muster_wire::trace::StageName;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::passed_values::{AcceptedRequest, VerifiedRequest};
-use crate::sent_replies::SentReply;
+use crate::core::sent_replies::SentReply;
 
 /// A request ends before its action.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use muster_wire::approval::{ApprovalError, ApprovedProposal, open_approval};
 use muster_wire::fresh::InsertionOutcome;
 
 use super::passed_values::AcceptedRequest;
-use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
-use crate::seen::SeenError;
+use crate::core::audit::ApprovalRecord;
+use crate::core::seen::SeenError;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApprovalRefusal {

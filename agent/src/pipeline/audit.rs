@@ -8,9 +8,9 @@ use serde_json::Map;
 
 use super::admission::RefusedRequest;
 use super::passed_values::{AcceptedRequest, VerifiedRequest};
-use crate::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
-use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
+use crate::core::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
+use crate::core::begun::BegunRequest;
 
 /// Returns a refusal if the log must be complete and cannot be written. An action that amounts to root access waits until its record is in the file,
 /// unless the node is configured otherwise.

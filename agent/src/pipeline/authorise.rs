@@ -13,9 +13,9 @@ use super::admission::RequestRejection;
 use super::approval;
 use super::passed_values::AcceptedRequest;
 use super::stage_timer::{HasStageTimer, StageTimer};
-use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
-use crate::lookup::{DATA_POLICY, RequestLookups};
+use crate::core::audit::ApprovalRecord;
+use crate::pipeline::lookup::{DATA_POLICY, RequestLookups};
 
 /// The action that reads a data source, and the input that names it.
 const DATA_SOURCE_READ: (&str, &str, &str) = ("rpcutil", "get_data", "source");

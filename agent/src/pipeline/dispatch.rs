@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::passed_values::AcceptedRequest;
 use crate::core::DaemonCore;
-use crate::seen::SeenError;
+use crate::core::seen::SeenError;
 
 /// Why a request that changes the node is not run.
 #[derive(Debug, thiserror::Error)]

@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::admission::RequestRejection;
 use super::passed_values::VerifiedRequest;
-use crate::audit::ScheduleRecord;
 use crate::core::DaemonCore;
+use crate::core::audit::ScheduleRecord;
 
 /// Why a scheduler's request is refused.
 #[derive(Debug, thiserror::Error)]

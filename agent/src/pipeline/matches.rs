@@ -12,7 +12,7 @@ use super::admission::RequestRejection;
 use super::passed_values::VerifiedRequest;
 use super::stage_timer::{HasStageTimer, StageTimer};
 use crate::core::DaemonCore;
-use crate::lookup::RequestLookups;
+use crate::pipeline::lookup::RequestLookups;
 
 /// A request that may target this node.
 pub(super) enum TargetMatch {

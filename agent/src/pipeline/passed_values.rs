@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use super::progress::ProgressListener;
 use super::stage_timer::StageTimer;
-use crate::audit::{ApprovalRecord, ScheduleRecord};
-use crate::begun::BegunRequest;
-use crate::sent_replies::SentReply;
+use crate::core::audit::{ApprovalRecord, ScheduleRecord};
+use crate::core::begun::BegunRequest;
+use crate::core::sent_replies::SentReply;
 
 #[derive(Debug)]
 pub struct IncomingMessage {

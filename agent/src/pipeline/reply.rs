@@ -16,8 +16,8 @@ use serde_json::Map;
 
 use super::admission::RefusedRequest;
 use super::passed_values::{OutgoingReply, VerifiedRequest};
-use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
+use crate::core::begun::BegunRequest;
 
 /// `max_payload` is the broker's maximum message size, in bytes.
 pub(super) fn build_reply(

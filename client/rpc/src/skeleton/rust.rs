@@ -76,7 +76,7 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
         ),
         format!("add `{name}` to the table in ARCHITECTURE.md, which tests compare"),
         format!(
-            "add `builder.add::<{}::{}Plugin>(())?;` to `build_plugins` in agent/src/agents.rs",
+            "add `builder.add::<{}::{}Plugin>(())?;` to `build_plugins` in agent/src/services/agents.rs",
             name.replace('-', "_"),
             camel_case(agent)
         ),

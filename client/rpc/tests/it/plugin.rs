@@ -129,7 +129,7 @@ mod long {
         let made = rpc(&directory, &[&generate[..], &actions, &into].concat());
         assert_eq!(made.status.code(), Some(0), "{made:?}");
         let hints = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(hints.contains("agent/src/agents.rs"), "{hints}");
+        assert!(hints.contains("agent/src/services/agents.rs"), "{hints}");
 
         let outcome = || {
             Command::new(env!("CARGO"))

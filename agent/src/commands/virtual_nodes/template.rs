@@ -1,0 +1,126 @@
+//! Template of virtual nodes: equal parts are shared, and each node gets its own state.
+//!
+//! Each node has its own key and token, facts, classes, machine, seen requests, permits and counters. Schemas, stateless agents, data sources,
+//! policies and trust are shared. The caller of `build_core` passes the audit log: each log has a thread, and a thousand nodes may share one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use muster_agents::package::PackagePlugin;
+use muster_agents::rpcutil::RpcutilPlugin;
+use muster_agents::service::ServicePlugin;
+use muster_api::ddl::AgentDdl;
+use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
+use muster_host::{AgentRegistry, CallLimits};
+use muster_policy::PolicySet;
+use muster_wire::identity::SubjectName;
+use muster_wire::sign::Signer;
+use muster_wire::token::AccountTrust;
+
+use super::machine::new_machine;
+use super::node::VirtualNode;
+use crate::config::PolicyOptions;
+use crate::core::audit::AuditLog;
+use crate::core::begun::BegunRequests;
+use crate::core::seen::SeenRequests;
+use crate::core::sent_replies::SentReplies;
+use crate::core::{CoreParts, DaemonCore};
+use crate::ground::clock::WallClock;
+use crate::ground::shared::SharedValue;
+use crate::machine::classes::ClassStore;
+use crate::machine::facts::{FactSources, FactStore};
+use crate::machine::node_state::NodeStateStore;
+use crate::services::agents::PluginSetupError;
+use crate::trust::node_trust::NodeTrust;
+
+#[derive(Debug)]
+pub struct NodeTemplate {
+    trust: Arc<AccountTrust>,
+    collectives: Vec<SubjectName>,
+    policy: Arc<PolicySet>,
+    /// Agents without state between requests.
+    agents: Vec<Agent>,
+    /// The schema of the agent with state.
+    puppetral: Arc<AgentDdl>,
+    data_sources: Arc<[ValidatedDataSource]>,
+}
+
+impl NodeTemplate {
+    pub fn new(
+        trust: AccountTrust,
+        collectives: Vec<SubjectName>,
+        policy: PolicySet,
+        data_sources: Vec<ValidatedDataSource>,
+    ) -> Result<Self, PluginSetupError> {
+        let puppetral =
+            muster_agents::puppetral::build_agent(muster_agents::puppetral::Options::default())?;
+        Ok(Self {
+            trust: Arc::new(trust),
+            collectives,
+            policy: Arc::new(policy),
+            agents: vec![
+                RpcutilPlugin::create_agent()?,
+                PackagePlugin::create_agent()?,
+                ServicePlugin::create_agent()?,
+            ],
+            puppetral: Arc::clone(puppetral.ddl()),
+            data_sources: data_sources.into(),
+        })
+    }
+
+    /// Adds an agent without state between requests.
+    #[must_use]
+    pub fn with_agent(mut self, agent: Agent) -> Self {
+        self.agents.push(agent);
+        self
+    }
+
+    /// Only its audit records are stored on disk.
+    pub fn build_core(
+        &self,
+        node: VirtualNode,
+        signer: Signer,
+        audit: Arc<AuditLog>,
+    ) -> Result<DaemonCore, PluginSetupError> {
+        let nonexistent = Path::new("/nonexistent");
+        let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
+        Ok(DaemonCore::new(CoreParts {
+            trust: Arc::new(NodeTrust::new(
+                signer,
+                Arc::clone(&self.trust).into(),
+                WallClock::system(),
+            )),
+            collectives: self.collectives.clone(),
+            facts: FactStore::with_facts(sources, node.facts),
+            classes: ClassStore::with_classes(nonexistent.to_owned(), node.classes),
+            state: NodeStateStore::default(),
+            policy: Arc::clone(&self.policy).into(),
+            registry: SharedValue::new(self.build_registry()?),
+            data_sources: Arc::clone(&self.data_sources),
+            system: Arc::new(new_machine(&node.name)),
+            seen: SeenRequests::in_memory(),
+            begun: BegunRequests::disabled(),
+            sent_replies: SentReplies::disabled(),
+            audit,
+            skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
+            authority: PolicyOptions::default(),
+            plain_secrets: false,
+            config: None,
+            config_file: nonexistent.to_owned(),
+        }))
+    }
+
+    /// Each node has its own permits, and its own instance of the agent that queues changes.
+    fn build_registry(&self) -> Result<AgentRegistry, PluginSetupError> {
+        let options = muster_agents::puppetral::Options::default();
+        let puppetral = muster_agents::puppetral::build_agent_with_schema(
+            Arc::clone(&self.puppetral),
+            options,
+        )?;
+        let mut registry = AgentRegistry::new();
+        for agent in self.agents.iter().cloned().chain([puppetral]) {
+            registry.add(agent, CallLimits::default())?;
+        }
+        Ok(registry)
+    }
+}

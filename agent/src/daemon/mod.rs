@@ -1,0 +1,9 @@
+//! The life of a daemon: checks, assembly, start, reload, restart and stop.
+
+pub mod assemble;
+pub mod check;
+pub(crate) mod delivery;
+pub(crate) mod deployment;
+pub mod lifecycle;
+pub(crate) mod state_lock;
+pub(crate) mod upgrade;
