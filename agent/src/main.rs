@@ -13,7 +13,6 @@ use muster_agent::commands::motd;
 use muster_agent::commands::restart;
 use muster_agent::commands::ssh_principals;
 use muster_agent::commands::virtual_nodes::command as virtual_nodes;
-use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::daemon::check;
 use muster_agent::daemon::lifecycle;
 use muster_agent::daemon::lifecycle::{LifecycleError, ShutdownKind};
@@ -21,8 +20,9 @@ use muster_agent::process::journal;
 use muster_agent::process::log_limit::LimitedFormat;
 use muster_agent::process::memory;
 use muster_agent::process::terminal::escape_text;
-use muster_agent::trust::enrolment::{self, NodeEnrolmentError};
 use muster_host::sandbox::SandboxPlan;
+use muster_node::config::{Config, DEFAULT_PATH, LogFormat};
+use muster_node::trust::enrolment::{self, NodeEnrolmentError};
 use muster_system::launch;
 use tracing_subscriber::fmt::format;
 

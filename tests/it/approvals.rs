@@ -1,7 +1,7 @@
 //! Two-person approval over a real broker: a node executes what two people signed, once, and nothing else.
 
-use muster_agent::config::PolicyOptions;
 use muster_calls::{CallTarget, OfflineSigner, ProposalDraft, RpcCall};
+use muster_node::config::PolicyOptions;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;
 use muster_wire::approval::{ProposalInputs, RequestProposal};

@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use muster_agent::ground::clock::WallClock;
 use muster_calls::{CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;
+use muster_node::ground::clock::WallClock;
 use muster_tests::command::RpcCommand;
 use muster_tests::organisation::Organisation;
 use muster_tests::simulate_delay;

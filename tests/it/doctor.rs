@@ -2,8 +2,8 @@
 
 use std::process::Output;
 
-use muster_agent::ground::clock::WallClock;
 use muster_api::FindingLevel;
+use muster_node::ground::clock::WallClock;
 use muster_tests::command::RpcCommand;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::Organisation;

@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use muster_agent::config::Config;
-use muster_agent::trust::enrolment;
 use muster_bus::Bytes;
+use muster_node::config::Config;
+use muster_node::trust::enrolment;
 use muster_tests::bootstrap::EnrolmentService;
 use muster_tests::command::find_program;
 use muster_tests::nats_server::NatsServer;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muster_agent::config::PolicyOptions;
-use muster_agent::ground::clock::WallClock;
 use muster_calls::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
+use muster_node::config::PolicyOptions;
+use muster_node::ground::clock::WallClock;
 use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::options;
 use muster_tests::{await_state, poll_until_ok};
@@ -91,7 +91,7 @@ async fn malformed_line_denies_what_earlier_lines_allow() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::write(scratch.path().join("rpcutil.policy"), "allow\trip\t*\t*\ndeny eve * *\n")
         .unwrap();
-    let (policy, problems) = muster_agent::trust::policy::load_policies(
+    let (policy, problems) = muster_node::trust::policy::load_policies(
         scratch.path(),
         muster_policy::RuleVerdict::Allow,
     );

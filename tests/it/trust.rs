@@ -1,7 +1,7 @@
 //! Forged, replayed, stale, misdirected and foreign messages are refused, and the daemon keeps running.
 
-use muster_agent::ground::clock::WallClock;
 use muster_bus::{BusEvent, Bytes};
+use muster_node::ground::clock::WallClock;
 use muster_tests::command::RpcCommand;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::{Broker, Organisation, connect, options};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use muster_agent::ground::clock::WallClock;
 use muster_api::{HealthFinding, NodeHandle as _};
 use muster_calls::{Client, DiscoveryWindow};
+use muster_node::ground::clock::WallClock;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::rpcd::{DaemonHome, Rpcd};

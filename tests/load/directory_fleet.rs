@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use muster_agent::commands::virtual_nodes::NodeFleet;
-use muster_agent::config::RegistrationConfig;
 use muster_bus::BusSubscription;
+use muster_node::config::RegistrationConfig;
 use muster_tests::command::RpcCommand;
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;

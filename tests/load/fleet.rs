@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use muster_agent::commands::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
-use muster_agent::config::RegistrationConfig;
 use muster_agent::services::agents::default_data_sources;
-use muster_agent::trust::policy;
 use muster_api::Agent;
 use muster_bus::Bus;
+use muster_node::config::RegistrationConfig;
+use muster_node::trust::policy;
 use muster_policy::RuleVerdict;
 use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use muster_base::error_chain;
 
-use crate::config::Config;
+use muster_node::config::Config;
 
 const DEFAULT_STATE_DIR: &str = "/var/lib/muster";
 

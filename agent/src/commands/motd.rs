@@ -12,13 +12,13 @@ use muster_engine::types::motd_fragment::FragmentTarget;
 use muster_system::System;
 use muster_system::real::RealSystem;
 
-use crate::config::Config;
-use crate::machine::classes::ClassStore;
-use crate::machine::facts::{FactMachines, FactStore};
-use crate::machine::node_state::NodeStateStore;
 use crate::process::terminal::escape_text;
 use crate::services::agents::{self, BrokerHandles};
-use crate::trust::enrolment;
+use muster_node::config::Config;
+use muster_node::machine::classes::ClassStore;
+use muster_node::machine::facts::{FactMachines, FactStore};
+use muster_node::machine::node_state::NodeStateStore;
+use muster_node::trust::enrolment;
 
 /// What `rpcd motd` takes.
 #[derive(Debug, Args)]

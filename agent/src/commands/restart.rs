@@ -17,10 +17,10 @@ use muster_system::real::RealSystem;
 use muster_system::{Signal, System};
 
 use crate::commands::local_command::{load_config, print_line, state_directory};
-use crate::config::Config;
 use crate::daemon::check;
 use crate::services::agents;
-use crate::trust::policy;
+use muster_node::config::Config;
+use muster_node::trust::policy;
 
 /// Poll interval while waiting for the restarted daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -19,9 +19,9 @@ use muster_provision::{
 };
 use tokio::sync::Notify;
 
-use crate::config::{Config, SettingOrigin};
 use crate::daemon::check;
-use crate::trust::policy;
+use muster_node::config::{Config, SettingOrigin};
+use muster_node::trust::policy;
 
 /// The files of this daemon that a delivery replaces.
 #[derive(Debug)]

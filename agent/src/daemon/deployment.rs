@@ -10,10 +10,10 @@ use muster_contract::config::{DeployedKind, DeployedName};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::config::Config;
 use crate::daemon::check::{self, CheckReport};
 use crate::services::agents::{self, PluginSetupError};
-use crate::trust::policy;
+use muster_node::config::Config;
+use muster_node::trust::policy;
 
 /// Settings without which the record of the deployment would not be found by the next daemon.
 const FIXED_SETTINGS: &str = "`identity` and `paths.state` cannot be deployed, because the state of the deployment depends on them";

@@ -22,22 +22,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::Config;
-use crate::core::DaemonCore;
-use crate::core::health;
-use crate::core::pending_config::StartedConfig;
-use crate::core::reload;
 use crate::daemon::assemble::{self, AssembleError, AssembledDaemon};
 use crate::daemon::delivery::DaemonFiles;
 use crate::daemon::deployment::{DeployableFiles, FileRequests};
 use crate::daemon::state_lock;
 use crate::daemon::upgrade::NextDaemon;
-pub use crate::ground::signals::ShutdownKind;
-use crate::ground::signals::{
-    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_status, notify_systemd,
-};
-use crate::ground::watchdog::LoopMonitor;
-use crate::pipeline::daemon::Daemon;
 use crate::services::again_tasks;
 use crate::services::agents::{self, BrokerHandles, PluginSetupError};
 use crate::services::broker_follow::FollowedBroker;
@@ -54,7 +43,18 @@ use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services::registration::NodeRegistration;
 use crate::services::upkeep;
-use crate::trust::enrolment::{self, IdentityStore, NodeEnrolmentError};
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
+use muster_node::core::health;
+use muster_node::core::pending_config::StartedConfig;
+use muster_node::core::reload;
+pub use muster_node::ground::signals::ShutdownKind;
+use muster_node::ground::signals::{
+    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_status, notify_systemd,
+};
+use muster_node::ground::watchdog::LoopMonitor;
+use muster_node::pipeline::daemon::Daemon;
+use muster_node::trust::enrolment::{self, IdentityStore, NodeEnrolmentError};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);

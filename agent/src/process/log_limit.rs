@@ -13,9 +13,9 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::LogFormat;
-use crate::ground::shared::lock_mutex;
 use crate::process::journal;
+use muster_node::config::LogFormat;
+use muster_node::ground::shared::lock_mutex;
 
 /// Maximum number of lines of one statement per window.
 pub const MAX_LINES_PER_WINDOW: u32 = 20;
@@ -144,7 +144,7 @@ mod tests {
     use tracing_subscriber::fmt::format;
 
     use super::{LimitedFormat, MAX_LINES_PER_WINDOW, WINDOW_DURATION, left_out_lines};
-    use crate::config::LogFormat;
+    use muster_node::config::LogFormat;
 
     /// Collects the log output, and has a clock that the test advances.
     #[derive(Clone)]

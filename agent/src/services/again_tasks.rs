@@ -7,7 +7,7 @@ use muster_puppet::again::AgainMonitor;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::DaemonCore;
+use muster_node::core::DaemonCore;
 
 /// Starts the tasks, if the node has the agent.
 pub(crate) fn start(

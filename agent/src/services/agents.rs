@@ -50,8 +50,8 @@ use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use crate::config::Config;
-use crate::machine::node_state::SshStateSource;
+use muster_node::config::Config;
+use muster_node::machine::node_state::SshStateSource;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PluginSetupError {

@@ -9,8 +9,8 @@ use muster_bus::{BrokerAddress, BrokerFollower, FollowError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::config::Config;
-use crate::core::DaemonCore;
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
 
 /// How often the account token and the configured authorities are looked at: some small files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -25,14 +25,14 @@ use muster_wire::token::{AccountTrust, ServiceRight};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
-use crate::core::DaemonCore;
-use crate::pipeline::daemon::Daemon;
 use crate::services::agents::{self, PluginSetupError};
 use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::upkeep;
-use crate::trust::credentials::{self, CredentialsError};
-use crate::trust::own_tokens;
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
+use muster_node::pipeline::daemon::Daemon;
+use muster_node::trust::credentials::{self, CredentialsError};
+use muster_node::trust::own_tokens;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

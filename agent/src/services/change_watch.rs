@@ -16,10 +16,10 @@ use muster_files::FileStamp;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::Config;
-use crate::core::DaemonCore;
-use crate::core::reload;
-use crate::ground::shared::lock_mutex;
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
+use muster_node::core::reload;
+use muster_node::ground::shared::lock_mutex;
 
 /// Interval at which files are compared. Also the shortest time between two reads of the state.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::core::DaemonCore;
+use muster_node::core::DaemonCore;
 
 /// How long the daemon waits for the end of the checks when it stops. A check that ignores the signal to end is killed before.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);

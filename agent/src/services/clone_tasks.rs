@@ -14,8 +14,8 @@ use serde_json::{Map, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::config::{Config, RegistrationConfig};
-use crate::core::DaemonCore;
+use muster_node::config::{Config, RegistrationConfig};
+use muster_node::core::DaemonCore;
 
 /// Kind of the event that reports a clone.
 const NODE_CLONED: &str = "node_cloned";

@@ -27,8 +27,8 @@ use muster_wire::subject::EventAddress;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::core::DaemonCore;
 use crate::services::agents;
+use muster_node::core::DaemonCore;
 
 /// How often the files are read while a restart is in progress.
 const ACTIVE_INTERVAL: Duration = Duration::from_millis(500);

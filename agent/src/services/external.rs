@@ -11,8 +11,8 @@ use muster_host::external::{AgentChange, AgentDirectory, ScanMode};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::LimitsConfig;
-use crate::core::DaemonCore;
+use muster_node::config::LimitsConfig;
+use muster_node::core::DaemonCore;
 
 #[derive(Debug)]
 pub struct ExternalAgentManager {

@@ -32,8 +32,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::core::DaemonCore;
-use crate::core::audit::{AuditRecord, AuditVerdict, RecordClass};
+use muster_node::core::DaemonCore;
+use muster_node::core::audit::{AuditRecord, AuditVerdict, RecordClass};
 
 /// Time limit of one query, from its connection to its answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -10,10 +10,10 @@ use muster_host::CallOutcome;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::task::JoinSet;
 
-use crate::core::DaemonCore;
-use crate::core::begun::BegunRequest;
-use crate::pipeline::daemon::send_begun_reply;
-use crate::pipeline::{build_late_reply, record_lost};
+use muster_node::core::DaemonCore;
+use muster_node::core::begun::BegunRequest;
+use muster_node::pipeline::daemon::send_begun_reply;
+use muster_node::pipeline::{build_late_reply, record_lost};
 
 /// Answers these requests of an earlier daemon. Returns when the last one is answered. Work in other processes has no time limit.
 pub(crate) async fn answer_left_requests(

@@ -9,9 +9,9 @@ use muster_api::base::error_chain;
 use muster_bus::{Bus, BusEvent};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::config::Config;
-use crate::ground::signals::{CONNECTED_STATUS, notify_status};
 use crate::services::agents;
+use muster_node::config::Config;
+use muster_node::ground::signals::{CONNECTED_STATUS, notify_status};
 
 /// Writes the daemon's presence for commands that restart it or check its readiness.
 pub(crate) struct PresenceWriter {

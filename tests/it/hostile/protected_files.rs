@@ -258,7 +258,7 @@ async fn nothing_that_a_local_user_can_change_is_executed_or_applied() {
 
 #[test]
 fn every_setting_of_a_path_is_in_a_table() {
-    let keys = include_str!("../../../agent/src/config/keys.rs");
+    let keys = include_str!("../../../agent/node/src/config/keys.rs");
     let (settings, plugins) = keys.split_once("const PLUGIN_PATHS").unwrap();
     let quoted = |text: &str| -> Vec<String> {
         text.split('"').skip(1).step_by(2).map(str::to_owned).collect()

@@ -23,13 +23,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::fleet::{NodeFleet, NodeFleetError};
 use super::node::VirtualNode;
 use super::template::NodeTemplate;
-use crate::config::Config;
 use crate::daemon::state_lock;
-use crate::ground::clock::WallClock;
-use crate::ground::signals::{CONNECTED_STATUS, notify_status, notify_systemd};
 use crate::services::agents;
-use crate::trust::credentials;
-use crate::trust::own_tokens;
+use muster_node::config::Config;
+use muster_node::ground::clock::WallClock;
+use muster_node::ground::signals::{CONNECTED_STATUS, notify_status, notify_systemd};
+use muster_node::trust::credentials;
+use muster_node::trust::own_tokens;
 
 /// Maximum number of nodes that connect at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 64;
@@ -115,8 +115,10 @@ impl NodeFactory {
     fn new(args: &VirtualNodesArgs, config: &Config) -> anyhow::Result<Self> {
         let state = &config.paths.state;
         let trust = own_tokens::read_trust(config, &config.trust.account)?;
-        let (policy, problems) =
-            crate::trust::policy::load_policies(&config.paths.policies, config.policy.default);
+        let (policy, problems) = muster_node::trust::policy::load_policies(
+            &config.paths.policies,
+            config.policy.default,
+        );
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem).context("a policy of the virtual nodes is not valid");
         }

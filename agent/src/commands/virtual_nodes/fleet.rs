@@ -12,12 +12,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::RegistrationConfig;
-use crate::core::DaemonCore;
-use crate::core::audit::{AuditLog, AuditLogError, AuditOptions};
-use crate::ground::shared::lock_mutex;
-use crate::pipeline::daemon::Daemon;
 use crate::services::registration::NodeRegistration;
+use muster_node::config::RegistrationConfig;
+use muster_node::core::DaemonCore;
+use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions};
+use muster_node::ground::shared::lock_mutex;
+use muster_node::pipeline::daemon::Daemon;
 
 /// Number of nodes that share one audit log: fewer than its queue holds, so that the records of a request to all nodes fit.
 const NODES_PER_LOG: usize = 1000;

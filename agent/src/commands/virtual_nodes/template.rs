@@ -19,19 +19,19 @@ use muster_wire::token::AccountTrust;
 
 use super::machine::new_machine;
 use super::node::VirtualNode;
-use crate::config::PolicyOptions;
-use crate::core::audit::AuditLog;
-use crate::core::begun::BegunRequests;
-use crate::core::seen::SeenRequests;
-use crate::core::sent_replies::SentReplies;
-use crate::core::{CoreParts, DaemonCore};
-use crate::ground::clock::WallClock;
-use crate::ground::shared::SharedValue;
-use crate::machine::classes::ClassStore;
-use crate::machine::facts::{FactSources, FactStore};
-use crate::machine::node_state::NodeStateStore;
 use crate::services::agents::PluginSetupError;
-use crate::trust::node_trust::NodeTrust;
+use muster_node::config::PolicyOptions;
+use muster_node::core::audit::AuditLog;
+use muster_node::core::begun::BegunRequests;
+use muster_node::core::seen::SeenRequests;
+use muster_node::core::sent_replies::SentReplies;
+use muster_node::core::{CoreParts, DaemonCore};
+use muster_node::ground::clock::WallClock;
+use muster_node::ground::shared::SharedValue;
+use muster_node::machine::classes::ClassStore;
+use muster_node::machine::facts::{FactSources, FactStore};
+use muster_node::machine::node_state::NodeStateStore;
+use muster_node::trust::node_trust::NodeTrust;
 
 #[derive(Debug)]
 pub struct NodeTemplate {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_directory::{DirectoryHandle, DirectoryHttpMetrics};
 
 use super::exposition::{MetricKind, MetricsPage};
-use crate::core::request_metrics::RequestMetrics;
+use muster_node::core::request_metrics::RequestMetrics;
 
 #[derive(Debug)]
 pub(crate) struct RunningDirectory {

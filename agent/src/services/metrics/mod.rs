@@ -21,8 +21,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::DaemonCore;
 use directory_metrics::RunningDirectory;
+use muster_node::core::DaemonCore;
 
 /// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);

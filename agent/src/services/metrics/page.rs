@@ -11,10 +11,10 @@ use muster_wire::Millis;
 use super::MetricsContext;
 use super::directory_metrics::add_directory_metrics;
 use super::exposition::{MetricKind, MetricsPage};
-use crate::core::DaemonCore;
-use crate::core::pending_config::CONFIGURATION_CHECK;
-use crate::core::request_metrics::RequestMetrics;
 use crate::process::log_limit;
+use muster_node::core::DaemonCore;
+use muster_node::core::pending_config::CONFIGURATION_CHECK;
+use muster_node::core::request_metrics::RequestMetrics;
 
 /// A metric with one sample without labels: its name, help and value.
 type PlainMetric = (&'static str, &'static str, u64);

@@ -9,8 +9,8 @@ use muster_wire::node_record::NodeContent;
 use serde_json::{Map, Value};
 
 use super::fact_patterns::FactPatterns;
-use crate::config::RegistrationConfig;
-use crate::core::DaemonCore;
+use muster_node::config::RegistrationConfig;
+use muster_node::core::DaemonCore;
 
 /// Facts that are named if a record is too large.
 const NAMED_FACTS: usize = 3;

@@ -25,10 +25,10 @@ use muster_wire::subject;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::config::{Config, RegistrationConfig};
-use crate::core::DaemonCore;
 use budget::RecordBudget;
 use content::{FactSelection, PromptParts, build_content, largest_facts};
+use muster_node::config::{Config, RegistrationConfig};
+use muster_node::core::DaemonCore;
 
 const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Heartbeats after which a node reads its record in the bucket again.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use muster_agent::ground::clock::WallClock;
+use muster_node::ground::clock::WallClock;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::Organisation;
 use muster_wire::identity::SubjectName;

@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use call_records::EffectLog;
 use futures_util::{StreamExt as _, stream};
-use muster_agent::core::DaemonCore;
 use muster_calls::{CallTarget, RpcCall};
+use muster_node::core::DaemonCore;
 use muster_tests::await_state;
 use muster_tests::filler::filler_agent;
 use muster_tests::fleet::{NodeSetup, TestNode};

@@ -1,6 +1,6 @@
 //! A daemon that is replaced by one of the other version, and back, on the same files: requests that were seen, requests that run, and the audit log.
 
-use muster_agent::core::audit::RecordClass;
+use muster_node::core::audit::RecordClass;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::program_version::ProgramVersion::{self, Earlier, Present};
 use muster_wire::identity::SubjectName;
