@@ -61,6 +61,99 @@ fn crates_import_only_what_the_table_allows() {
     }
 }
 
+/// The layers of ARCHITECTURE.md, from below: each folder of a crate's sources, and the folders beside it that it may import. Rows look like
+/// "| `crate/src/dir/` | y, z |".
+fn allowed_layers(page: &str) -> Vec<(String, BTreeSet<String>)> {
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [folder, allowed] = cells.as_slice() else {
+            return None;
+        };
+        let folder = folder.strip_prefix('`')?.strip_suffix("/`")?;
+        let (source, _) = folder.rsplit_once('/').filter(|(source, _)| source.ends_with("/src"))?;
+        let allowed = allowed.split(", ").filter(|name| *name != "nothing");
+        Some((folder.to_owned(), allowed.map(|name| format!("{source}/{name}")).collect()))
+    });
+    rows.collect()
+}
+
+/// What `tools/names --layers` finds below this root and these rows do not allow, and rows that allow an import upwards.
+#[expect(clippy::disallowed_types, reason = "runs the tool")]
+fn forbidden_imports(root: &Path, rows: &[(String, BTreeSet<String>)]) -> Vec<String> {
+    let mut forbidden = Vec::new();
+    for (place, (folder, allowed)) in rows.iter().enumerate() {
+        let is_below = |name: &&String| rows[..place].iter().any(|(below, _)| below == *name);
+        let upwards = allowed.iter().filter(|name| !is_below(name));
+        forbidden.extend(upwards.map(|name| format!("the row of {folder} allows {name}")));
+    }
+    let crates: BTreeSet<&str> =
+        rows.iter().filter_map(|(folder, _)| folder.split_once("/src/")).map(|(c, _)| c).collect();
+    let output = std::process::Command::new(project_root().join("tools/names"))
+        .args(["--layers", "--root"])
+        .arg(root)
+        .args(crates)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = String::from_utf8(output.stdout).unwrap();
+    let is_allowed = |line: &&str| {
+        let (from, to) = line.split_once(": ").unwrap().0.split_once(" -> ").unwrap();
+        rows.iter().any(|(folder, allowed)| folder == from && allowed.contains(to))
+    };
+    forbidden.extend(found.lines().filter(|line| !is_allowed(line)).map(str::to_owned));
+    forbidden
+}
+
+#[test]
+fn folders_import_only_from_layers_below() {
+    let page = std::fs::read_to_string(project_root().join("ARCHITECTURE.md")).unwrap();
+    let rows = allowed_layers(&page);
+    assert!(rows.len() >= 10, "only {} rows", rows.len());
+    assert_eq!(forbidden_imports(&project_root(), &rows), Vec::<String>::new());
+    for (folder, _) in &rows {
+        let source = project_root().join(folder).parent().unwrap().to_owned();
+        for entry in std::fs::read_dir(source).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(project_root()).unwrap().display().to_string();
+            let is_root = path.ends_with("lib.rs") || path.ends_with("main.rs");
+            let is_listed = rows.iter().any(|(listed, _)| *listed == name);
+            assert!(is_root || is_listed, "{name} is no layer in ARCHITECTURE.md");
+        }
+    }
+}
+
+/// However the path is written: absolute, relative, in a list, or through the crate's root.
+#[test]
+fn imports_from_an_upper_layer_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("planted/src");
+    let write = |name: &str, text: &str| {
+        let path = source.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("lib.rs", "pub mod low;\npub mod high;\npub use high::run;\n");
+    write("high/mod.rs", "use crate::low::{list, path};\npub fn run() {}\n");
+    write("low/mod.rs", "pub mod list;\npub mod path;\npub mod relative;\npub mod root;\n");
+    write("low/path.rs", "fn f() { crate::high::run() }\n");
+    write("low/list.rs", "use crate::{\n    high::{run},\n    low::path,\n};\n");
+    write("low/relative.rs", "use super::super::high::run;\n");
+    write("low/root.rs", "use crate::run;\n");
+    std::fs::write(directory.path().join("planted/Cargo.toml"), "").unwrap();
+    let page = "| `planted/src/low/` | nothing |\n| `planted/src/high/` | low |\n";
+    let found = forbidden_imports(directory.path(), &allowed_layers(page));
+    assert_eq!(
+        found,
+        [
+            "planted/src/low -> planted/src: low/root.rs",
+            "planted/src/low -> planted/src/high: low/list.rs, low/path.rs, low/relative.rs",
+        ]
+    );
+    let upwards = page.replace("nothing", "high");
+    let found = forbidden_imports(directory.path(), &allowed_layers(&upwards));
+    assert_eq!(found[0], "the row of planted/src/low allows planted/src/high");
+}
+
 /// A module that imports from its own children, and they from it, is a circle like any other, however the path is written.
 #[test]
 #[expect(clippy::disallowed_types, reason = "runs the tool")]
