@@ -16,20 +16,12 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
 use muster_agents::motd::MotdRenderer;
-use muster_agents::nrpe::CheckMonitor;
-use muster_agents::package::PackageWorkers;
-use muster_puppet::PuppetRunMonitor;
-use muster_agents::ssh::LoginOptions;
-
-use crate::services::agents::{self, BackgroundPlugins, BrokerHandles, PluginSetupError};
-use crate::services::central::ServiceError;
 use muster_node::config::Config;
 use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions};
 use muster_node::core::begun::BegunRequests;
-use muster_node::core::reload;
 use muster_node::core::seen::{SeenError, SeenRequests};
 use muster_node::core::sent_replies::SentReplies;
-use muster_node::core::{CoreParts, DaemonCore};
+use muster_node::core::{CoreParts, DaemonCore, reload};
 use muster_node::ground::clock::WallClock;
 use muster_node::ground::shared::SharedValue;
 use muster_node::machine::classes::ClassStore;
@@ -38,8 +30,14 @@ use muster_node::machine::node_state::NodeStateStore;
 use muster_node::trust::credentials::{self, CredentialsError};
 use muster_node::trust::enrolment::NodeEnrolmentError;
 use muster_node::trust::node_trust::NodeTrust;
-use muster_node::trust::own_tokens;
-use muster_node::trust::policy;
+use muster_node::trust::{own_tokens, policy};
+use muster_nrpe::CheckMonitor;
+use muster_package::PackageWorkers;
+use muster_puppet::PuppetRunMonitor;
+use muster_ssh::LoginOptions;
+
+use crate::services::agents::{self, BackgroundPlugins, BrokerHandles, PluginSetupError};
+use crate::services::central::ServiceError;
 
 /// The record of the audit log's last checkpoint, in the state directory.
 const AUDIT_HEAD_FILE: &str = "audit.head";

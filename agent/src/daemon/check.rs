@@ -7,19 +7,15 @@ use muster_api::base::error_chain;
 use muster_api::system::real::RealSystem;
 use muster_host::AgentRegistry;
 use muster_host::external::{AgentFileProblem, ScanMode};
-
-use crate::daemon::assemble::AssembleError;
-use crate::services::agents;
-use crate::services::agents::BackgroundPlugins;
-use crate::services::central;
 use muster_node::config::Config;
 use muster_node::core::audit::AuditLog;
 use muster_node::machine::classes::ClassStore;
 use muster_node::machine::facts::{FactMachines, FactSources, FactStore};
-use muster_node::trust::credentials;
-use muster_node::trust::enrolment;
-use muster_node::trust::own_tokens;
-use muster_node::trust::policy;
+use muster_node::trust::{credentials, enrolment, own_tokens, policy};
+
+use crate::daemon::assemble::AssembleError;
+use crate::services::agents::BackgroundPlugins;
+use crate::services::{agents, central};
 
 /// What a check found in a configuration from which a daemon can be built.
 #[derive(Debug, Default)]

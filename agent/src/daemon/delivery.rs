@@ -14,14 +14,14 @@ use muster_agents::config::{
 };
 use muster_base::error_chain;
 use muster_contract::config::{DeployedKind, DeployedName};
+use muster_node::config::{Config, SettingOrigin};
+use muster_node::trust::policy;
 use muster_provision::{
     DeliveredSettings, DeliveryError, DeliveryReport, DeliveryTarget, NodeDelivery, SETTINGS_FILE,
 };
 use tokio::sync::Notify;
 
 use crate::daemon::check;
-use muster_node::config::{Config, SettingOrigin};
-use muster_node::trust::policy;
 
 /// The files of this daemon that a delivery replaces.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use muster_agents::config::{ConfigEffect, DaemonConfig, FileChange};
 use muster_base::error_chain;
 use muster_contract::config::{DeployedKind, DeployedName};
+use muster_node::config::Config;
+use muster_node::trust::policy;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::daemon::check::{self, CheckReport};
 use crate::services::agents::{self, PluginSetupError};
-use muster_node::config::Config;
-use muster_node::trust::policy;
 
 /// Settings without which the record of the deployment would not be found by the next daemon.
 const FIXED_SETTINGS: &str = "`identity` and `paths.state` cannot be deployed, because the state of the deployment depends on them";

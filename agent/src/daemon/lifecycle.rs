@@ -3,19 +3,20 @@
 //! Signal handlers are installed first: a daemon that still waits for its broker can be reloaded and stopped too.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::system::launch;
+use muster_bus::{BusError, FollowError};
 use muster_agents::config::Deployments;
-use muster_agents::nrpe::CheckMonitor;
-use muster_agents::tunnel::TunnelHub;
-use muster_api::system::{System, launch};
-use muster_bus::{Bus, BusError, FollowError};
 use muster_host::external::ScanMode;
-use muster_agents::nrpe::CheckMonitor;
-use muster_provisioner::ProvisionerHandle;
-use muster_agents::tunnel::TunnelHub;
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
+use muster_node::core::pending_config::StartedConfig;
+use muster_node::ground::signals::{DaemonSignal, ShutdownKind, SignalStreams, notify_systemd};
+use muster_node::ground::watchdog::LoopMonitor;
+use muster_node::pipeline::daemon::Daemon;
+use muster_node::trust::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -26,35 +27,18 @@ use crate::daemon::assemble::{self, AssembleError, AssembledDaemon};
 use crate::daemon::delivery::DaemonFiles;
 use crate::daemon::deployment::{DeployableFiles, FileRequests};
 use crate::daemon::state_lock;
+use crate::daemon::supervisor::DaemonSupervisor;
 use crate::daemon::upgrade::NextDaemon;
-use crate::services::again_tasks;
 use crate::services::agents::{self, BrokerHandles, PluginSetupError};
 use crate::services::broker_follow::FollowedBroker;
-use crate::services::central::{self, CentralServices};
 use crate::services::change_watch::ChangeWatch;
 use crate::services::check_tasks::CheckTasks;
 use crate::services::clone_tasks::spawn_clone_watch;
 use crate::services::events::{self, EventSources};
 use crate::services::external::ExternalAgentManager;
-use crate::services::login;
-use crate::services::lost;
-use crate::services::metrics;
-use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services::registration::NodeRegistration;
-use crate::services::upkeep;
-use muster_node::config::Config;
-use muster_node::core::DaemonCore;
-use muster_node::core::health;
-use muster_node::core::pending_config::StartedConfig;
-use muster_node::core::reload;
-pub use muster_node::ground::signals::ShutdownKind;
-use muster_node::ground::signals::{
-    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_status, notify_systemd,
-};
-use muster_node::ground::watchdog::LoopMonitor;
-use muster_node::pipeline::daemon::Daemon;
-use muster_node::trust::enrolment::{self, IdentityStore, NodeEnrolmentError};
+use crate::services::{again_tasks, login, lost, upkeep};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -287,206 +271,5 @@ async fn seal_audit(core: Arc<DaemonCore>) {
     let sealed = tokio::task::spawn_blocking(move || core.audit.seal()).await;
     if let Ok(Err(error)) = sealed {
         tracing::error!(%error, "cannot close the audit log; the last records may be lost");
-    }
-}
-
-#[derive(Clone)]
-struct DaemonSupervisor {
-    core: Arc<DaemonCore>,
-    externals: Arc<ExternalAgentManager>,
-    host: Arc<dyn System>,
-    config: Config,
-    checks: Option<CheckMonitor>,
-    /// The instance of the directory on this host, once it runs; for the metrics.
-    directory: Arc<OnceLock<RunningDirectory>>,
-    /// Whether the subscriptions are confirmed; the connection may be lost later.
-    ready: Arc<AtomicBool>,
-    stop: CancellationToken,
-    /// Whether to restart after shutdown.
-    restart: Arc<AtomicBool>,
-    next_daemon: NextDaemon,
-}
-
-impl DaemonSupervisor {
-    /// Starts the tasks that serve signals, collect facts, put deployed files in force, restart the program and compact the journal.
-    fn spawn_tasks(
-        &self,
-        signals: SignalStreams,
-        requests: FileRequests,
-        deployments: Arc<Deployments>,
-    ) -> Vec<JoinHandle<()>> {
-        let reloads = self.clone().reload_when_requested(requests.reload, Arc::clone(&deployments));
-        vec![
-            tokio::spawn(self.clone().handle_signals(signals)),
-            tokio::spawn(self.clone().refresh_periodically()),
-            tokio::spawn(reloads),
-            tokio::spawn(self.clone().restart_when_requested(requests.restart)),
-            tokio::spawn(deployments.undo_unconfirmed()),
-            tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
-        ]
-    }
-
-    /// Returns whether the broker was reached before the daemon is to stop.
-    async fn wait_connected(&self, bus: &Bus) -> bool {
-        tokio::select! {
-            () = bus.wait_connected() => true,
-            () = self.stop.cancelled() => {
-                tracing::info!("stopped before the broker connection was established");
-                false
-            }
-        }
-    }
-
-    fn announce_ready(&self) {
-        tracing::info!(identity = %self.core.identity(), "ready");
-        self.ready.store(true, Ordering::Release);
-        notify_status(CONNECTED_STATUS);
-    }
-
-    /// Serves the metrics, if the configuration has an address for them.
-    fn start_metrics(&self, bus: &Bus, tunnels: TunnelHub) -> Option<JoinHandle<()>> {
-        let address = self.config.metrics.listen?;
-        let context = metrics::MetricsContext {
-            core: Arc::clone(&self.core),
-            bus: bus.clone(),
-            tunnels,
-            directory: Arc::clone(&self.directory),
-            ready: Arc::clone(&self.ready),
-            stopping: self.stop.clone(),
-        };
-        Some(tokio::spawn(metrics::serve_metrics(address, context)))
-    }
-
-    /// Starts the central services that the configuration enables.
-    async fn start_services(
-        &self,
-        provisioner: &ProvisionerHandle,
-    ) -> Result<CentralServices, AssembleError> {
-        let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
-        let (core, directory) = (&self.core, &self.directory);
-        let started =
-            central::start_services(&self.config, provisioner, core, directory, host, stop);
-        Ok(started.await?)
-    }
-
-    async fn handle_signals(self, mut signals: SignalStreams) {
-        loop {
-            match signals.next_signal().await {
-                DaemonSignal::Reload => drop(self.reload().await),
-                DaemonSignal::Shutdown(ShutdownKind::Restart) => {
-                    // In the background, so that a signal to stop is not delayed.
-                    tokio::spawn(self.clone().restart_if_possible());
-                }
-                DaemonSignal::Shutdown(kind) => self.begin_shutdown(kind),
-            }
-        }
-    }
-
-    /// Restarts, unless the next daemon would not start.
-    async fn restart_if_possible(self) {
-        let next = self.next_daemon.clone();
-        match tokio::task::spawn_blocking(move || next.check()).await {
-            Ok(Ok(())) => self.begin_shutdown(ShutdownKind::Restart),
-            Ok(Err(error)) => tracing::error!(%error, "not restarting"),
-            Err(error) => tracing::error!(%error, "not restarting"),
-        }
-    }
-
-    /// Restarts the daemon when an action has replaced files that are read at the start. The action replies before the daemon restarts.
-    async fn restart_when_requested(self, requested: Arc<Notify>) {
-        loop {
-            requested.notified().await;
-            self.clone().restart_if_possible().await;
-        }
-    }
-
-    /// A stop overrides a pending restart.
-    fn begin_shutdown(&self, kind: ShutdownKind) {
-        let restart = kind == ShutdownKind::Restart;
-        if self.stop.is_cancelled() {
-            self.restart.fetch_and(restart, Ordering::AcqRel);
-            return;
-        }
-        self.restart.store(restart, Ordering::Release);
-        if restart {
-            tracing::info!("restarting: waiting for running actions");
-            notify_reloading();
-        } else {
-            tracing::info!("stopping: waiting for running actions");
-            notify_systemd(&[NotifyState::Stopping]);
-        }
-        self.core.leaving.cancel();
-        self.stop.cancel();
-    }
-
-    fn shutdown_kind(&self) -> ShutdownKind {
-        if self.restart.load(Ordering::Acquire) {
-            ShutdownKind::Restart
-        } else {
-            ShutdownKind::Stopped
-        }
-    }
-
-    /// Reads files again when an action has replaced them.
-    async fn reload_when_requested(self, requested: Arc<Notify>, deployments: Arc<Deployments>) {
-        loop {
-            requested.notified().await;
-            if self.reload().await {
-                deployments.note_reload();
-            }
-        }
-    }
-
-    /// Returns whether the policies were replaced, too.
-    async fn reload(&self) -> bool {
-        notify_reloading();
-        let (core, config) = (Arc::clone(&self.core), self.config.clone());
-        let files = tokio::task::spawn_blocking(move || {
-            if let Err(error) = core.audit.reopen() {
-                tracing::error!(%error, "cannot reopen the audit log");
-            }
-            for finding in health::pending_configuration(&core) {
-                tracing::warn!(problem = finding.message, "a reload does not read these files");
-            }
-            reload::reload_policies(&core, &config)
-        });
-        let replaces_policies = files.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "reloading the policies failed");
-            false
-        });
-        self.collect_facts().await;
-        self.externals.scan_and_apply(ScanMode::Complete).await;
-        self.checks.iter().for_each(CheckMonitor::reload);
-        if replaces_policies {
-            tracing::info!("reloaded policies, facts, classes and external agents");
-        } else {
-            tracing::error!(
-                "reloaded facts, classes and external agents; the policies have an error and stay as they were"
-            );
-        }
-        notify_systemd(&[NotifyState::Ready]);
-        replaces_policies
-    }
-
-    /// Collects facts and reads classes at the configured interval, forgets expired requests, and releases unused memory.
-    async fn refresh_periodically(self) {
-        let mut interval =
-            tokio::time::interval(self.config.facts.refresh.max(Duration::from_secs(1)));
-        interval.tick().await;
-        loop {
-            interval.tick().await;
-            self.core.forget_expired();
-            self.collect_facts().await;
-            upkeep::release_memory().await;
-        }
-    }
-
-    async fn collect_facts(&self) {
-        let (core, host) = (Arc::clone(&self.core), Arc::clone(&self.host));
-        let collected =
-            tokio::task::spawn_blocking(move || reload::reload_facts(&core, &*host)).await;
-        if let Err(error) = collected {
-            tracing::error!(%error, "fact collection failed");
-        }
     }
 }

@@ -6,4 +6,5 @@ pub(crate) mod delivery;
 pub(crate) mod deployment;
 pub mod lifecycle;
 pub(crate) mod state_lock;
+mod supervisor;
 pub(crate) mod upgrade;
