@@ -33,25 +33,42 @@ use muster_api::{
     StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
-use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
+use muster_agents::catalog::CatalogPlugin;
+use muster_agents::config::{ConfigPlugin, Deployments};
+use muster_directory::DirectoryPlugin;
 use muster_engine::lock::puppet_state_dirs;
 use muster_agents::filecopy::FilecopyPlugin;
 use muster_agents::filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
-use muster_provision::puppetca::PuppetcaPlugin;
+use muster_agents::motd::{MotdPlugin, MotdRenderer};
+use muster_agents::nettest::NettestPlugin;
+use muster_node::config::Config;
+use muster_node::machine::node_state::SshStateSource;
+use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
+use muster_agents::package::{PackagePlugin, PackageWorkers};
+use muster_puppet::permits::{PermitClient, PermitPlugin};
+use muster_agents::process::ProcessPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
 use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
 use muster_puppet::again::{AgainMonitor, AgainPlugin, AgainShared};
 use muster_puppet::permits::{PermitClient, PermitPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
-use muster_scheduler::{SchedulerHandle, SchedulerOptions, SchedulerPlugin};
+use muster_provision::puppetca::PuppetcaPlugin;
+use muster_agents::puppetral::PuppetralPlugin;
+use muster_agents::restart::cycle::MachinePaths;
+use muster_agents::restart::{
+    DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
+};
+use muster_agents::rpcutil::RpcutilPlugin;
+use muster_scheduler::SchedulerPlugin;
+use muster_agents::service::{DaemonRestarter, ServicePlugin};
+use muster_agents::shell::ShellPlugin;
+use muster_agents::ssh::{LoginOptions, SshCaPlugin, SshPlugin};
+use muster_agents::tunnel::{TunnelHub, TunnelPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
-
-use muster_node::config::Config;
-use muster_node::machine::node_state::SshStateSource;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PluginSetupError {
@@ -266,7 +283,7 @@ fn configure_plugin<P: NodePlugin>(
     P::configure(parse_options::<P>(sections)?, daemon, shared)
 }
 
-fn parse_options<P: NodePlugin>(
+pub(super) fn parse_options<P: NodePlugin>(
     sections: &BTreeMap<String, Map<String, Value>>,
 ) -> Result<P::Options, PluginError> {
     P::parse_options(sections.get(P::NAME).cloned().unwrap_or_default())
@@ -341,34 +358,6 @@ fn daemon_paths(config: &Config) -> Vec<PathBuf> {
 /// Directory of the schedules of checks.
 pub(crate) fn check_schedules(config: &Config) -> Result<PathBuf, PluginSetupError> {
     Ok(parse_options::<NrpePlugin>(&config.plugins)?.schedules)
-}
-
-pub(crate) fn provisioner_options(
-    config: &Config,
-) -> Result<muster_provisioner::Options, PluginSetupError> {
-    Ok(parse_options::<ProvisionerPlugin>(&config.plugins)?)
-}
-
-pub(crate) fn directory_options(config: &Config) -> Result<DirectoryOptions, PluginSetupError> {
-    Ok(parse_options::<DirectoryPlugin>(&config.plugins)?)
-}
-
-pub(crate) fn scheduler_options(config: &Config) -> Result<SchedulerOptions, PluginSetupError> {
-    Ok(parse_options::<SchedulerPlugin>(&config.plugins)?)
-}
-
-pub(crate) fn scheduler_registry(
-    handle: &SchedulerHandle,
-    config: &Config,
-) -> Result<AgentRegistry, PluginSetupError> {
-    build_registry(config, vec![muster_scheduler::build_agent(handle)?])
-}
-
-pub(crate) fn directory_registry(
-    handle: &DirectoryHandle,
-    config: &Config,
-) -> Result<AgentRegistry, PluginSetupError> {
-    build_registry(config, vec![muster_directory::build_agent(handle)?])
 }
 
 /// The restart manager of this node. Nothing is read or written before the first restart.

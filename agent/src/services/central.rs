@@ -10,15 +10,23 @@ use muster_bus::{Bus, BusError};
 use muster_calls::{Client, DiscoveryWindow};
 use muster_directory::{
     BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryHttpError,
-    DirectoryPlugin, DirectoryService,
+    DirectoryOptions, DirectoryPlugin, DirectoryService,
 };
 use muster_wire::enrolment::{EnrolmentSettings, NodeEnroller, NodeEnrollerError, NodeEnrollerParts};
+use muster_host::AgentRegistry;
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
+use muster_node::pipeline::daemon::Daemon;
+use muster_node::trust::credentials::{self, CredentialsError};
+use muster_node::trust::own_tokens;
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
-    BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle,
+    BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle, ProvisionerPlugin,
     ProvisionerService, ProvisionerServiceError,
 };
-use muster_scheduler::{SchedulerContext, SchedulerHandle, SchedulerPlugin, SchedulerService};
+use muster_scheduler::{
+    SchedulerContext, SchedulerHandle, SchedulerOptions, SchedulerPlugin, SchedulerService,
+};
 use muster_wire::identity::{NameError, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::token::{AccountTrust, ServiceRight};
@@ -28,11 +36,6 @@ use tokio_util::sync::CancellationToken;
 use crate::services::agents::{self, PluginSetupError};
 use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::upkeep;
-use muster_node::config::Config;
-use muster_node::core::DaemonCore;
-use muster_node::pipeline::daemon::Daemon;
-use muster_node::trust::credentials::{self, CredentialsError};
-use muster_node::trust::own_tokens;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,18 +73,44 @@ impl CentralServices {
     }
 }
 
+fn provisioner_options(config: &Config) -> Result<muster_provisioner::Options, PluginSetupError> {
+    Ok(agents::parse_options::<ProvisionerPlugin>(&config.plugins)?)
+}
+
+fn directory_options(config: &Config) -> Result<DirectoryOptions, PluginSetupError> {
+    Ok(agents::parse_options::<DirectoryPlugin>(&config.plugins)?)
+}
+
+fn scheduler_options(config: &Config) -> Result<SchedulerOptions, PluginSetupError> {
+    Ok(agents::parse_options::<SchedulerPlugin>(&config.plugins)?)
+}
+
+fn scheduler_registry(
+    handle: &SchedulerHandle,
+    config: &Config,
+) -> Result<AgentRegistry, PluginSetupError> {
+    agents::build_registry(config, vec![muster_scheduler::build_agent(handle)?])
+}
+
+fn directory_registry(
+    handle: &DirectoryHandle,
+    config: &Config,
+) -> Result<AgentRegistry, PluginSetupError> {
+    agents::build_registry(config, vec![muster_directory::build_agent(handle)?])
+}
+
 /// Loads everything that is read-only, to check that the configured services can be started.
 pub(crate) fn check_services(config: &Config) -> Result<(), ServiceError> {
-    let directory = agents::directory_options(config)?;
+    let directory = directory_options(config)?;
     if directory.enabled {
         credentials::read_service_signer(&directory.credentials, ServiceRight::Directory)?;
         DirectoryHttp::load(&directory.http)?;
     }
-    let scheduler = agents::scheduler_options(config)?;
+    let scheduler = scheduler_options(config)?;
     if scheduler.enabled {
         credentials::read_service_signer(&scheduler.credentials, ServiceRight::Schedule)?;
     }
-    let options = agents::provisioner_options(config)?;
+    let options = provisioner_options(config)?;
     if options.enabled {
         ProvisioningPlan::from_options(&options).map_err(ProvisionerServiceError::from)?;
         credentials::read_service_signer(&options.credentials, ServiceRight::Provision)?;
@@ -116,7 +145,7 @@ async fn start_directory(
     metrics: &OnceLock<RunningDirectory>,
     stop: &CancellationToken,
 ) -> Result<(Option<DirectoryHandle>, Vec<JoinHandle<()>>), ServiceError> {
-    let options = agents::directory_options(config)?;
+    let options = directory_options(config)?;
     if !options.enabled {
         return Ok((None, Vec::new()));
     }
@@ -127,7 +156,7 @@ async fn start_directory(
     let http_metrics = http.metrics();
     let serving = tokio::spawn(http.run_until_stopped(handle.clone(), stop.clone()));
     let service_core =
-        Arc::new(core.for_service(signer.clone(), agents::directory_registry(&handle, config)?));
+        Arc::new(core.for_service(signer.clone(), directory_registry(&handle, config)?));
     let _ = metrics.set(RunningDirectory {
         handle: handle.clone(),
         requests: Arc::clone(&service_core.request_metrics),
@@ -203,7 +232,7 @@ async fn start_scheduler(
     directory: Option<DirectoryHandle>,
     stop: &CancellationToken,
 ) -> Result<Vec<JoinHandle<()>>, ServiceError> {
-    let options = agents::scheduler_options(config)?;
+    let options = scheduler_options(config)?;
     if !options.enabled {
         return Ok(Vec::new());
     }
@@ -223,7 +252,7 @@ async fn start_scheduler(
         clock: muster_api::base::unix_millis_now,
     });
     let service_core =
-        Arc::new(core.for_service(signer.clone(), agents::scheduler_registry(&handle, config)?));
+        Arc::new(core.for_service(signer.clone(), scheduler_registry(&handle, config)?));
     let create_client = client_factory(core, &bus, &signer);
     let clients = config.collectives.iter();
     let clients = clients.map(|name| (name.clone(), create_client(name.clone()))).collect();
@@ -244,7 +273,7 @@ async fn start_provisioner(
     system: Arc<dyn System>,
     stop: CancellationToken,
 ) -> Result<Vec<JoinHandle<()>>, ServiceError> {
-    let options = agents::provisioner_options(config)?;
+    let options = provisioner_options(config)?;
     if !options.enabled {
         return Ok(Vec::new());
     }
