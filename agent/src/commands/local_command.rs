@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use muster_base::error_chain;
-
 use muster_node::config::Config;
 
 const DEFAULT_STATE_DIR: &str = "/var/lib/muster";

@@ -9,16 +9,17 @@ use clap::{Args, ValueEnum};
 use muster_agents::motd::NodeSnapshot;
 use muster_api::base::error_chain;
 use muster_engine::types::motd_fragment::FragmentTarget;
-use muster_system::System;
-use muster_system::real::RealSystem;
-
-use crate::process::terminal::escape_text;
-use crate::services::agents::{self, BrokerHandles};
+use muster_agents::motd::NodeSnapshot;
 use muster_node::config::Config;
 use muster_node::machine::classes::ClassStore;
 use muster_node::machine::facts::{FactMachines, FactStore};
 use muster_node::machine::node_state::NodeStateStore;
 use muster_node::trust::enrolment;
+use muster_system::System;
+use muster_system::real::RealSystem;
+
+use crate::process::terminal::escape_text;
+use crate::services::agents::{self, BrokerHandles};
 
 /// What `rpcd motd` takes.
 #[derive(Debug, Args)]

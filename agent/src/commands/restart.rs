@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use muster_base::format_duration;
+use muster_node::config::Config;
+use muster_node::trust::policy;
 use muster_agents::restart::{
     DaemonInstance, RestartManager, RestartOptions, RestartStore, RestartTarget, worker,
 };
@@ -19,8 +22,6 @@ use muster_system::{Signal, System};
 use crate::commands::local_command::{load_config, print_line, state_directory};
 use crate::daemon::check;
 use crate::services::agents;
-use muster_node::config::Config;
-use muster_node::trust::policy;
 
 /// Poll interval while waiting for the restarted daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

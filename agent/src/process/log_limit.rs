@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use muster_node::config::LogFormat;
+use muster_node::ground::shared::lock_mutex;
 use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -14,8 +16,6 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::process::journal;
-use muster_node::config::LogFormat;
-use muster_node::ground::shared::lock_mutex;
 
 /// Maximum number of lines of one statement per window.
 pub const MAX_LINES_PER_WINDOW: u32 = 20;

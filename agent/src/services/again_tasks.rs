@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use muster_api::{FindingLevel, NodeHandle};
-use muster_puppet::again::AgainMonitor;
+use muster_node::core::DaemonCore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use muster_node::core::DaemonCore;
 
 /// Starts the tasks, if the node has the agent.
 pub(crate) fn start(

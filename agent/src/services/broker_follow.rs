@@ -6,11 +6,10 @@ use std::time::Duration;
 use muster_api::FindingLevel;
 use muster_api::base::error_chain;
 use muster_bus::{BrokerAddress, BrokerFollower, FollowError};
-use tokio::sync::watch;
-use tokio::time::sleep;
-
 use muster_node::config::Config;
 use muster_node::core::DaemonCore;
+use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// How often the account token and the configured authorities are looked at: some small files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

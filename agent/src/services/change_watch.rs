@@ -12,14 +12,12 @@ use muster_agents::motd::{MotdRenderer, NodeSnapshot};
 use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_engine::run::run_files::SUMMARY_FILE;
-use muster_files::FileStamp;
+use muster_agents::motd::{MotdRenderer, NodeSnapshot};
+use muster_node::config::Config;
+use muster_node::core::{DaemonCore, reload};
+use muster_node::ground::shared::lock_mutex;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
-
-use muster_node::config::Config;
-use muster_node::core::DaemonCore;
-use muster_node::core::reload;
-use muster_node::ground::shared::lock_mutex;
 
 /// Interval at which files are compared. Also the shortest time between two reads of the state.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use muster_agents::nrpe::CheckMonitor;
 use muster_api::{FindingLevel, NodeHandle};
+use muster_node::core::DaemonCore;
+use muster_agents::nrpe::CheckMonitor;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-
-use muster_node::core::DaemonCore;
 
 /// How long the daemon waits for the end of the checks when it stops. A check that ignores the signal to end is killed before.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);

@@ -6,6 +6,8 @@ use std::time::Duration;
 use muster_api::FindingLevel;
 use muster_api::base::error_chain;
 use muster_bus::{Bus, NewEvent};
+use muster_node::config::{Config, RegistrationConfig};
+use muster_node::core::DaemonCore;
 use muster_wire::node_record::CLONE_HEARTBEATS;
 use muster_wire::sign::open_heartbeat;
 use muster_wire::subject;
@@ -13,9 +15,6 @@ use muster_wire::token::scope;
 use serde_json::{Map, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-
-use muster_node::config::{Config, RegistrationConfig};
-use muster_node::core::DaemonCore;
 
 /// Kind of the event that reports a clone.
 const NODE_CLONED: &str = "node_cloned";

@@ -16,9 +16,9 @@ use muster_api::base::error_chain;
 use muster_api::system::SystemError;
 use muster_bus::{Bus, BusError};
 use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
-use muster_files::replace_file;
-use muster_puppet::again::AgainMonitor;
-use muster_puppet::again::plan::state::StoredAgainEvent;
+use muster_node::core::DaemonCore;
+use muster_agents::nrpe::{CheckMonitor, StoredCheckEvent};
+use muster_agents::restart::{RestartCycle, RestartState, RestartStore};
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_EVENT_TEXT_BYTES;
@@ -28,7 +28,6 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::services::agents;
-use muster_node::core::DaemonCore;
 
 /// How often the files are read while a restart is in progress.
 const ACTIVE_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,11 +8,10 @@ use std::time::Duration;
 use muster_api::{Agent, AgentProblem};
 use muster_host::AgentRegistry;
 use muster_host::external::{AgentChange, AgentDirectory, ScanMode};
-use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
-
 use muster_node::config::LimitsConfig;
 use muster_node::core::DaemonCore;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
 pub struct ExternalAgentManager {

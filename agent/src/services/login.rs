@@ -18,6 +18,8 @@ use muster_ddl::{Action as _, AgentContract as _};
 use muster_files::bind_socket;
 use muster_files::replace_file;
 use muster_filter::KnownLookups;
+use muster_node::core::DaemonCore;
+use muster_node::core::audit::{AuditRecord, AuditVerdict, RecordClass};
 use muster_policy::{PolicyPrincipal, PolicyQuery};
 use muster_sshcert::{
     LoginAnswer, LoginQuery, MAX_LOGIN_MESSAGE_BYTES, UserCertificate, authority_lines,
@@ -31,9 +33,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-
-use muster_node::core::DaemonCore;
-use muster_node::core::audit::{AuditRecord, AuditVerdict, RecordClass};
 
 /// Time limit of one query, from its connection to its answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -7,13 +7,13 @@ use muster_agents::package::PackageWorkers;
 use muster_api::base::{format_duration, unix_millis_now};
 use muster_bus::Bus;
 use muster_host::CallOutcome;
-use muster_wire::status::{ReplyReason, ReplyStatus};
-use tokio::task::JoinSet;
-
 use muster_node::core::DaemonCore;
 use muster_node::core::begun::BegunRequest;
 use muster_node::pipeline::daemon::send_begun_reply;
 use muster_node::pipeline::{build_late_reply, record_lost};
+use muster_package::PackageWorkers;
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use tokio::task::JoinSet;
 
 /// Answers these requests of an earlier daemon. Returns when the last one is answered. Work in other processes has no time limit.
 pub(crate) async fn answer_left_requests(

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use muster_agents::restart::{DaemonInstance, RestartStore};
 use muster_api::base::error_chain;
 use muster_bus::{Bus, BusEvent};
+use muster_node::config::Config;
+use muster_node::ground::signals::{CONNECTED_STATUS, notify_status};
+use muster_agents::restart::{DaemonInstance, RestartStore};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::services::agents;
-use muster_node::config::Config;
-use muster_node::ground::signals::{CONNECTED_STATUS, notify_status};
 
 /// Writes the daemon's presence for commands that restart it or check its readiness.
 pub(crate) struct PresenceWriter {

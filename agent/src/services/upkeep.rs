@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::FindingLevel;
-use muster_base::format_millis;
-use muster_files::replace_file;
+use muster_base::{format_millis, replace_file};
+use muster_node::config::Config;
+use muster_node::core::DaemonCore;
+use muster_node::trust::trust_sync::TokenChange;
 use muster_puppet::permits::PermitClient;
 use tokio::sync::mpsc;
 
 use crate::process::memory;
-use muster_node::config::Config;
-use muster_node::core::DaemonCore;
-use muster_node::trust::trust_sync::TokenChange;
 
 /// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
 const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);

@@ -17,9 +17,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::core::DaemonCore;
 use crate::core::audit::AuditRecord;
-use crate::core::health;
+use crate::core::{DaemonCore, health};
 
 impl NodeHandle for DaemonCore {
     fn identity(&self) -> &Identity {

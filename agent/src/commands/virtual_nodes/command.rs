@@ -12,6 +12,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use futures_util::{TryStreamExt as _, stream};
 use muster_bus::BusOptions;
+use muster_node::config::Config;
+use muster_node::ground::clock::WallClock;
+use muster_node::ground::signals::{CONNECTED_STATUS, notify_status, notify_systemd};
+use muster_node::trust::{credentials, own_tokens};
 use muster_wire::sign::Signer;
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::encode::{self, TokenValidity};
@@ -25,11 +29,6 @@ use super::node::VirtualNode;
 use super::template::NodeTemplate;
 use crate::daemon::state_lock;
 use crate::services::agents;
-use muster_node::config::Config;
-use muster_node::ground::clock::WallClock;
-use muster_node::ground::signals::{CONNECTED_STATUS, notify_status, notify_systemd};
-use muster_node::trust::credentials;
-use muster_node::trust::own_tokens;
 
 /// Maximum number of nodes that connect at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 64;

@@ -6,6 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_bus::{Bus, BusError};
+use muster_node::config::RegistrationConfig;
+use muster_node::core::DaemonCore;
+use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions};
+use muster_node::ground::shared::lock_mutex;
+use muster_node::pipeline::daemon::Daemon;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use tokio::task::JoinHandle;
@@ -13,11 +18,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::services::registration::NodeRegistration;
-use muster_node::config::RegistrationConfig;
-use muster_node::core::DaemonCore;
-use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions};
-use muster_node::ground::shared::lock_mutex;
-use muster_node::pipeline::daemon::Daemon;
 
 /// Number of nodes that share one audit log: fewer than its queue holds, so that the records of a request to all nodes fit.
 const NODES_PER_LOG: usize = 1000;

@@ -12,14 +12,6 @@ use muster_agents::service::ServicePlugin;
 use muster_api::ddl::AgentDdl;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
-use muster_policy::PolicySet;
-use muster_wire::identity::SubjectName;
-use muster_wire::sign::Signer;
-use muster_wire::token::AccountTrust;
-
-use super::machine::new_machine;
-use super::node::VirtualNode;
-use crate::services::agents::PluginSetupError;
 use muster_node::config::PolicyOptions;
 use muster_node::core::audit::AuditLog;
 use muster_node::core::begun::BegunRequests;
@@ -32,6 +24,17 @@ use muster_node::machine::classes::ClassStore;
 use muster_node::machine::facts::{FactSources, FactStore};
 use muster_node::machine::node_state::NodeStateStore;
 use muster_node::trust::node_trust::NodeTrust;
+use muster_package::PackagePlugin;
+use muster_policy::PolicySet;
+use muster_rpcutil::RpcutilPlugin;
+use muster_service::ServicePlugin;
+use muster_wire::identity::SubjectName;
+use muster_wire::sign::Signer;
+use muster_wire::token::AccountTrust;
+
+use super::machine::new_machine;
+use super::node::VirtualNode;
+use crate::services::agents::PluginSetupError;
 
 #[derive(Debug)]
 pub struct NodeTemplate {

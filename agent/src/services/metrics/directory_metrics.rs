@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use muster_directory::{DirectoryHandle, DirectoryHttpMetrics};
+use muster_node::core::request_metrics::RequestMetrics;
 
 use super::exposition::{MetricKind, MetricsPage};
-use muster_node::core::request_metrics::RequestMetrics;
 
 #[derive(Debug)]
 pub(crate) struct RunningDirectory {

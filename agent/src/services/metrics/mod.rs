@@ -17,12 +17,13 @@ use muster_agents::tunnel::TunnelHub;
 use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
+use muster_node::core::DaemonCore;
+use muster_agents::tunnel::TunnelHub;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use directory_metrics::RunningDirectory;
-use muster_node::core::DaemonCore;
 
 /// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);

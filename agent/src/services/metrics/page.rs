@@ -6,15 +6,16 @@ use std::ops::AddAssign;
 use muster_agents::tunnel::TunnelCounts;
 use muster_api::{FindingLevel, NodeHandle as _};
 use muster_host::AgentLoad;
+use muster_node::core::DaemonCore;
+use muster_node::core::pending_config::CONFIGURATION_CHECK;
+use muster_node::core::request_metrics::RequestMetrics;
+use muster_agents::tunnel::TunnelCounts;
 use muster_wire::Millis;
 
 use super::MetricsContext;
 use super::directory_metrics::add_directory_metrics;
 use super::exposition::{MetricKind, MetricsPage};
 use crate::process::log_limit;
-use muster_node::core::DaemonCore;
-use muster_node::core::pending_config::CONFIGURATION_CHECK;
-use muster_node::core::request_metrics::RequestMetrics;
 
 /// A metric with one sample without labels: its name, help and value.
 type PlainMetric = (&'static str, &'static str, u64);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use muster_ddl::AgentDdl;
 use muster_filter::state::NodeFacts;
+use muster_node::config::RegistrationConfig;
+use muster_node::core::DaemonCore;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::NodeContent;
 use serde_json::{Map, Value};
 
 use super::fact_patterns::FactPatterns;
-use muster_node::config::RegistrationConfig;
-use muster_node::core::DaemonCore;
 
 /// Facts that are named if a record is too large.
 const NAMED_FACTS: usize = 3;

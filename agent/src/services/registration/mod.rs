@@ -16,6 +16,8 @@ use muster_api::base::error_chain;
 use muster_bus::{Bucket, BucketError, Bus, BusEvent, Bytes, ReconnectBackoff};
 use muster_filter::state::NodeFacts;
 use muster_host::AgentRegistry;
+use muster_node::config::{Config, RegistrationConfig};
+use muster_node::core::DaemonCore;
 use muster_wire::Millis;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
@@ -27,8 +29,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use budget::RecordBudget;
 use content::{FactSelection, PromptParts, build_content, largest_facts};
-use muster_node::config::{Config, RegistrationConfig};
-use muster_node::core::DaemonCore;
 
 const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Heartbeats after which a node reads its record in the bucket again.

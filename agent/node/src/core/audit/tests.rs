@@ -23,11 +23,10 @@ use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole}
 mod losses;
 mod zeros;
 
-use crate::config::AuditConfig;
-
 use super::{
     AuditLog, AuditLogError, AuditOptions, AuditRecord, AuditVerdict, MAX_QUEUED_LINES, RecordClass,
 };
+use crate::config::AuditConfig;
 
 fn operator() -> KeyPair {
     KeyPair::from_raw(KeyKind::Operator, &[1; 32])
