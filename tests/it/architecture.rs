@@ -82,7 +82,7 @@ fn allowed_layers(page: &str) -> Vec<(String, BTreeSet<String>)> {
 fn forbidden_imports(root: &Path, rows: &[(String, BTreeSet<String>)]) -> Vec<String> {
     let mut forbidden = Vec::new();
     for (place, (folder, allowed)) in rows.iter().enumerate() {
-        let is_below = |name: &&String| rows[..place].iter().any(|(below, _)| below == *name);
+        let is_below = |name: &&String| rows.iter().take(place).any(|(below, _)| below == *name);
         let upwards = allowed.iter().filter(|name| !is_below(name));
         forbidden.extend(upwards.map(|name| format!("the row of {folder} allows {name}")));
     }
