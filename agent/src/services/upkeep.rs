@@ -89,10 +89,10 @@ pub(crate) async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config
 
 async fn keep_token(change: TokenChange, config: &Config) {
     let (path, token) = match change {
-        TokenChange::Account(token) => (config.account_token_path(), token),
-        TokenChange::Node(token) => (config.renewed_token_path(), token),
+        TokenChange::Account(token) => (config.paths.account_token_path(), token),
+        TokenChange::Node(token) => (config.paths.renewed_token_path(), token),
         // The file is empty; only its modification time counts.
-        TokenChange::Confirmed => (config.confirmation_path(), String::new()),
+        TokenChange::Confirmed => (config.paths.confirmation_path(), String::new()),
     };
     let target = path.clone();
     let written = move || replace_file(&target, token.as_bytes(), 0o600);

@@ -29,7 +29,7 @@ pub fn load_signer(config: &Config) -> Result<Signer, CredentialsError> {
 
 /// Uses the renewed token that an earlier daemon stored, if it belongs to this node and expires later than the one in the credentials.
 pub fn use_renewed_token(config: &Config, trust: &NodeTrust) {
-    let path = config.renewed_token_path();
+    let path = config.paths.renewed_token_path();
     // Usually there is none; the token in the credentials is used.
     let Ok(token) = credentials::read_token("the node's renewed token", &path) else {
         return;
@@ -46,7 +46,7 @@ pub fn restore_confirmation(config: &Config, trust: &NodeTrust) {
         return;
     }
     trust.freshness.set_max_age(Some(max_age));
-    let path = config.confirmation_path();
+    let path = config.paths.confirmation_path();
     // Without the file the daemon's start counts: no earlier daemon has confirmed a token.
     if let Ok(at) = path.metadata().and_then(|metadata| metadata.modified()) {
         trust.freshness.set_confirmed_before(unix_millis(at));
@@ -57,7 +57,8 @@ pub fn restore_confirmation(config: &Config, trust: &NodeTrust) {
 pub fn load_trust(config: &Config) -> Result<AccountTrust, CredentialsError> {
     let configured = read_trust(config, &config.trust.account)?;
     // Usually there is no stored token, and an older one is left behind by a new configured token.
-    let Ok(stored) = credentials::read_token(ACCOUNT_TOKEN, &config.account_token_path()) else {
+    let Ok(stored) = credentials::read_token(ACCOUNT_TOKEN, &config.paths.account_token_path())
+    else {
         return Ok(configured);
     };
     Ok(configured.update(stored.trim()).unwrap_or(configured))
