@@ -43,7 +43,7 @@ impl ExternalAgentFixture {
         let agent_directory = AgentDirectory::new(
             directory.path().to_owned(),
             options_for_own_user(),
-            core.registry.get().names().iter().cloned().collect(),
+            core.offer.registry.get().names().iter().cloned().collect(),
             sandbox_helper(),
             "/etc/muster/rpcd.toml".into(),
         );
@@ -81,7 +81,7 @@ impl ExternalAgentFixture {
     pub(crate) async fn await_version(&self, version: Option<&str>) {
         let core = &self.fixture.node.core;
         await_state("the version is offered", || {
-            let registry = core.registry.get();
+            let registry = core.offer.registry.get();
             let found = registry.agent("greet").map(|agent| agent.ddl().version().to_owned());
             found.as_deref() == version
         })

@@ -100,7 +100,7 @@ async fn malformed_line_denies_what_earlier_lines_allow() {
         "{}",
         problems[0]
     );
-    node.core.policy.set(policy);
+    node.core.offer.policy.set(policy);
     assert_eq!(denial_rule(&rip).await.as_deref(), Some("rpcutil.policy:2: malformed"));
 }
 

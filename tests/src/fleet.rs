@@ -11,14 +11,16 @@ use muster_host::{AgentRegistry, CallLimits};
 use muster_node::config::PolicyOptions;
 use muster_node::core::audit::{self, AuditLog, RecordClass};
 use muster_node::core::begun::BegunRequests;
+use muster_node::core::journals::NodeJournals;
 use muster_node::core::reload;
 use muster_node::core::seen::SeenRequests;
 use muster_node::core::sent_replies::SentReplies;
-use muster_node::core::{CoreParts, DaemonCore};
+use muster_node::core::{CoreParts, DaemonCore, NodeOffer};
 use muster_node::ground::clock::WallClock;
 use muster_node::ground::shared::SharedValue;
 use muster_node::machine::classes::ClassStore;
 use muster_node::machine::facts::{FactSources, FactStore};
+use muster_node::machine::node_description::NodeDescription;
 use muster_node::machine::node_state::NodeStateStore;
 use muster_node::pipeline::daemon::Daemon;
 use muster_node::trust::node_trust::NodeTrust;
@@ -141,7 +143,7 @@ impl TestNode {
 
     /// All audit records of all three files, ordered by time, without the header lines of the chains.
     pub fn audit_records(&self) -> Vec<Value> {
-        self.core.audit.flush().unwrap();
+        self.core.journals.audit.flush().unwrap();
         let files = [RecordClass::Refusal, RecordClass::Change, RecordClass::Read];
         let mut records: Vec<Value> = files
             .iter()
@@ -229,24 +231,33 @@ fn build_core(
         )
     };
     let core = DaemonCore::new(CoreParts {
-        collectives: vec![organisation.collective().clone()],
-        facts: FactStore::new(FactSources::new(setup.signer.identity().clone(), path("facts.d"))),
-        classes: ClassStore::new(path("classes.txt")),
-        state: NodeStateStore::default(),
-        policy: SharedValue::new(policy),
-        registry: SharedValue::new(registry),
-        data_sources: data_sources.into(),
-        system: Arc::new(RealSystem::new(path("root"))),
-        seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
-        begun: BegunRequests::open(&path("begun"), now),
-        sent_replies: SentReplies::default(),
-        audit: Arc::new(AuditLog::open(audit).unwrap()),
+        node: NodeDescription {
+            collectives: vec![organisation.collective().clone()],
+            facts: FactStore::new(FactSources::new(
+                setup.signer.identity().clone(),
+                path("facts.d"),
+            )),
+            classes: ClassStore::new(path("classes.txt")),
+            state: NodeStateStore::default(),
+            system: Arc::new(RealSystem::new(path("root"))),
+        },
+        offer: NodeOffer {
+            registry: SharedValue::new(registry),
+            data_sources: data_sources.into(),
+            policy: SharedValue::new(policy),
+            authority: setup.authority,
+        },
+        journals: NodeJournals {
+            seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
+            begun: BegunRequests::open(&path("begun"), now),
+            sent_replies: SentReplies::default(),
+            audit: Arc::new(AuditLog::open(audit).unwrap()),
+        },
+        trust: Arc::new(NodeTrust::new(setup.signer, SharedValue::new(trust), setup.clock)),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
-        authority: setup.authority,
         plain_secrets: setup.plain_secrets,
         config: None,
         config_file: PathBuf::from("rpcd.toml"),
-        trust: Arc::new(NodeTrust::new(setup.signer, SharedValue::new(trust), setup.clock)),
     });
     reload::reload_facts(&core, &RealSystem::new("/".into()));
     core

@@ -19,13 +19,15 @@ use muster_agents::motd::MotdRenderer;
 use muster_node::config::Config;
 use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions};
 use muster_node::core::begun::BegunRequests;
+use muster_node::core::journals::NodeJournals;
 use muster_node::core::seen::{SeenError, SeenRequests};
 use muster_node::core::sent_replies::SentReplies;
-use muster_node::core::{CoreParts, DaemonCore, reload};
+use muster_node::core::{CoreParts, DaemonCore, NodeOffer, reload};
 use muster_node::ground::clock::WallClock;
 use muster_node::ground::shared::SharedValue;
 use muster_node::machine::classes::ClassStore;
 use muster_node::machine::facts::FactStore;
+use muster_node::machine::node_description::NodeDescription;
 use muster_node::machine::node_state::NodeStateStore;
 use muster_node::trust::credentials::{self, CredentialsError};
 use muster_node::trust::enrolment::NodeEnrolmentError;
@@ -116,32 +118,39 @@ pub fn assemble_daemon(
     let plugins = agents::configured_plugins(config, &broker_handles)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
+    let audit = Arc::new(AuditLog::open(audit_options(config, &trust))?);
     let core = DaemonCore::new(CoreParts {
-        audit: Arc::new(AuditLog::open(audit_options(config, &trust))?),
+        node: NodeDescription {
+            collectives: config.collectives.clone(),
+            facts: FactStore::new(config.fact_sources()),
+            classes: ClassStore::new(config.paths.classes.clone()),
+            state: NodeStateStore::new(plugins.state_sources, plugins.state_changes),
+            system: Arc::new(RealSystem::new(config.paths.root.clone())),
+        },
+        offer: NodeOffer {
+            registry: SharedValue::new(agents::build_registry(config, plugins.agents)?),
+            data_sources: plugins.data_sources.into(),
+            policy: SharedValue::new(policy),
+            authority: config.policy.options,
+        },
+        journals: NodeJournals {
+            audit,
+            seen: SeenRequests::open(&state.join("seen"), now, ran_before)?,
+            begun: BegunRequests::open(&state.join("begun"), now),
+            sent_replies: SentReplies::default(),
+        },
         trust,
-        collectives: config.collectives.clone(),
-        facts: FactStore::new(config.fact_sources()),
-        classes: ClassStore::new(config.paths.classes.clone()),
-        state: NodeStateStore::new(plugins.state_sources, plugins.state_changes),
-        policy: SharedValue::new(policy),
-        authority: config.policy.options,
-        registry: SharedValue::new(agents::build_registry(config, plugins.agents)?),
-        data_sources: plugins.data_sources.into(),
-        seen: SeenRequests::open(&state.join("seen"), now, ran_before)?,
-        begun: BegunRequests::open(&state.join("begun"), now),
-        sent_replies: SentReplies::default(),
         skew: duration_millis(config.requests.skew),
         plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),
         config_file: config_file.to_owned(),
-        system: Arc::new(RealSystem::new(config.paths.root.clone())),
     });
     core.health.set_findings("policies", FindingLevel::Error, &problems);
     reload::reload_facts(&core, &*host);
-    core.state.refresh(&*core.system);
+    core.node.state.refresh(&*core.node.system);
     let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins } =
         plugins.background;
-    let puppet = puppet.build_monitor(Arc::clone(&core.system));
+    let puppet = puppet.build_monitor(Arc::clone(&core.node.system));
     let core = Arc::new(core);
     Ok(AssembledDaemon {
         core,

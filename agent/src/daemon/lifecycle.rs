@@ -88,7 +88,7 @@ pub async fn run_until_signal(
     let _ = assembled.core.started_config.set(started);
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
     let AssembledDaemon { engine_dir, host, packages, motd, again, logins, .. } = assembled;
-    let left = core.begun.unanswered();
+    let left = core.journals.begun.unanswered();
     packages.remove_ended(|id| left.iter().any(|begun| begun.stored_work_ids().contains(&id)));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
@@ -268,7 +268,7 @@ async fn watch_provisioning(
 
 /// Signs the audit log and syncs it to disk.
 async fn seal_audit(core: Arc<DaemonCore>) {
-    let sealed = tokio::task::spawn_blocking(move || core.audit.seal()).await;
+    let sealed = tokio::task::spawn_blocking(move || core.journals.audit.seal()).await;
     if let Ok(Err(error)) = sealed {
         tracing::error!(%error, "cannot close the audit log; the last records may be lost");
     }

@@ -182,7 +182,7 @@ impl DaemonSupervisor {
         notify_reloading();
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
-            if let Err(error) = core.audit.reopen() {
+            if let Err(error) = core.journals.audit.reopen() {
                 tracing::error!(%error, "cannot reopen the audit log");
             }
             for finding in health::pending_configuration(&core) {

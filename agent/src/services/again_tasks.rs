@@ -15,7 +15,7 @@ pub(crate) fn start(
 ) -> Vec<JoinHandle<()>> {
     let Some(monitor) = monitor else { return Vec::new() };
     let node: Arc<dyn NodeHandle> = Arc::clone(core) as Arc<dyn NodeHandle>;
-    let runs = tokio::spawn(monitor.clone().run(node, Arc::clone(&core.system), stop));
+    let runs = tokio::spawn(monitor.clone().run(node, Arc::clone(&core.node.system), stop));
     let findings = tokio::spawn(report_problems(monitor.clone(), Arc::clone(core)));
     vec![runs, findings]
 }

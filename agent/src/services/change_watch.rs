@@ -77,7 +77,7 @@ impl ChangeWatch {
         loop {
             let is_notified = tokio::select! {
                 _ = tick.tick() => false,
-                () = core.state.changes.wait() => true,
+                () = core.node.state.changes.wait() => true,
             };
             let watch = Arc::clone(&watch);
             let read = move || lock_mutex(&watch).read_changes(is_notified);
@@ -108,7 +108,7 @@ impl ChangeWatch {
             || self.runs.have_changed()
             || is_over(self.state_read_at, self.state_interval);
         if is_state_due || has_new_classes || has_new_facts {
-            self.core.state.refresh(&*self.core.system);
+            self.core.node.state.refresh(&*self.core.node.system);
             self.state_read_at = Some(Instant::now());
             // A run may change what facts describe, and the programs that print them.
             let ended_run = ended_run(&self.core);
@@ -122,7 +122,7 @@ impl ChangeWatch {
     /// Writes the message of the day and the prompt. A problem is logged once, and stays in the findings until it is gone.
     fn write_motd(&self) {
         let node = NodeSnapshot::of_node(&*self.core);
-        let problems = self.motd.refresh(&*self.core.system, &node).problems;
+        let problems = self.motd.refresh(&*self.core.node.system, &node).problems;
         if self.core.health.set_findings("motd", FindingLevel::Warning, &problems) {
             for problem in &problems {
                 tracing::warn!(problem, "the message of the day is incomplete");
@@ -133,7 +133,15 @@ impl ChangeWatch {
 
 /// When the last run of Puppet ended, if there was one.
 fn ended_run(core: &DaemonCore) -> Option<Value> {
-    core.state.current().as_ref().as_ref()?.get("puppet")?.get("last_run")?.get("ended").cloned()
+    core.node
+        .state
+        .current()
+        .as_ref()
+        .as_ref()?
+        .get("puppet")?
+        .get("last_run")?
+        .get("ended")
+        .cloned()
 }
 
 /// Whether this was long ago, or never.

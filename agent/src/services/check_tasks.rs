@@ -29,7 +29,7 @@ impl CheckTasks {
     ) -> Self {
         let Some(checks) = checks else { return Self { runs: None, _findings: None } };
         let node: Arc<dyn NodeHandle> = Arc::clone(core) as Arc<dyn NodeHandle>;
-        let runs = tokio::spawn(checks.clone().run(node, Arc::clone(&core.system), stop));
+        let runs = tokio::spawn(checks.clone().run(node, Arc::clone(&core.node.system), stop));
         let findings = tokio::spawn(report_problems(checks.clone(), Arc::clone(core)));
         Self { runs: Some(runs), _findings: Some(AbortOnDropHandle::new(findings)) }
     }

@@ -156,7 +156,7 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     }
     let (trust, now) = (core.trust.account.get(), core.now());
     let refuse = |error: &dyn std::error::Error, claimed: Option<&str>| {
-        core.audit.count_refusal(INVALID_CERTIFICATE, claimed);
+        core.journals.audit.count_refusal(INVALID_CERTIFICATE, claimed);
         LoginRefusal::Certificate(error_chain(error))
     };
     let certificate = UserCertificate::parse_base64(&query.certificate);
@@ -178,7 +178,7 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     let decision = core.with_node_view(|node| {
         let (agent, action, inputs) = (&agent, &action, Some(&inputs));
         let policy_query = PolicyQuery { caller: &caller, agent, action, node, inputs, now };
-        core.policy.get().decide_query(&policy_query, &KnownLookups::default())
+        core.offer.policy.get().decide_query(&policy_query, &KnownLookups::default())
     });
     if !decision.allowed {
         core.counters.denied.increment();
@@ -192,7 +192,7 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
         status: Some(ReplyStatus::Ok),
         ..new_record(core, query, &certificate, (AuditVerdict::Executed, RecordClass::Change))?
     };
-    core.audit.record_decision(&record).map_err(|error| {
+    core.journals.audit.record_decision(&record).map_err(|error| {
         tracing::error!(%error, "cannot record a login");
         LoginRefusal::Audit
     })?;
@@ -218,7 +218,7 @@ fn refuse_recorded(
         status: Some(ReplyStatus::Other),
         ..new_record(core, query, certificate, (verdict, RecordClass::Refusal))?
     };
-    if let Err(error) = core.audit.record_decision(&record) {
+    if let Err(error) = core.journals.audit.record_decision(&record) {
         tracing::error!(%error, "cannot record a refused login");
     }
     Err(refusal)
@@ -239,7 +239,7 @@ fn new_record(
     if let Some(source) = query.source {
         data.insert("source".to_owned(), json!(source.to_string()));
     }
-    let collective = core.collectives.first().cloned();
+    let collective = core.node.collectives.first().cloned();
     Ok(AuditRecord {
         class,
         time: core.now(),

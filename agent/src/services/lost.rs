@@ -54,10 +54,10 @@ async fn answer_request(
     record_lost(&core, &begun, &outcome);
     match build_late_reply(&core, &begun, &outcome, bus.max_payload()) {
         Some(reply) => {
-            core.sent_replies.keep(id, reply.to_sent(), begun.changes, Instant::now());
+            core.journals.sent_replies.keep(id, reply.to_sent(), begun.changes, Instant::now());
             send_begun_reply(&core, &bus, reply).await;
         }
-        None => core.begun.end(id),
+        None => core.journals.begun.end(id),
     }
     for id in begun.stored_work_ids() {
         packages.forget_work(id).await;

@@ -49,9 +49,9 @@ fn describe_clock_offset(offset: i64) -> Option<String> {
 /// Compacts the journal of seen requests each time it has grown.
 pub(crate) async fn compact_seen_journal(core: Arc<DaemonCore>) {
     loop {
-        core.seen.wait_until_grown().await;
+        core.journals.seen.wait_until_grown().await;
         let core = Arc::clone(&core);
-        let compacted = tokio::task::spawn_blocking(move || core.seen.compact()).await;
+        let compacted = tokio::task::spawn_blocking(move || core.journals.seen.compact()).await;
         if let Ok(Err(error)) = compacted {
             tracing::warn!(%error, "cannot compact the journal of seen requests");
         }

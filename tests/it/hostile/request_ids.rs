@@ -51,7 +51,7 @@ impl Victim {
         let rows = self.listed().await;
         assert_eq!(rows.len(), 1, "{rows:?}");
         assert_eq!([&rows[0]["caller"], &rows[0]["agent"]], [&json!("rip"), &json!("slow")]);
-        assert_eq!(self.fixture.node.core.begun.unanswered().len(), 1);
+        assert_eq!(self.fixture.node.core.journals.begun.unanswered().len(), 1);
         let reply = cancel(&self.fixture.caller, "cancel", &self.id.to_string()).await;
         assert_eq!(reply.data["outcome"], json!("cancelled"), "{reply:?}");
         let reply = collect_progress(self.events).await.1.reply;
@@ -136,8 +136,10 @@ async fn requests_with_the_id_of_another_callers_request_leave_it_alone() {
     };
     let (reply, ()) = tokio::join!(holding, cancelling);
     assert_eq!(reply.reason, Some(ReplyReason::Cancelled));
-    await_state("the copy has ended", || victim.fixture.node.core.begun.unanswered().len() == 1)
-        .await;
+    await_state("the copy has ended", || {
+        victim.fixture.node.core.journals.begun.unanswered().len() == 1
+    })
+    .await;
     victim.assert_unharmed().await;
 }
 

@@ -67,8 +67,8 @@ fn new_finding(check: &'static str, level: FindingLevel, message: String) -> Hea
 pub fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Vec<HealthFinding> {
     let mut findings = core.health.current_findings();
     // Read first: the writer sets the error before it counts the lost records.
-    let lost = core.audit.lost_records();
-    findings.extend(audit_finding(&core.audit.status(), lost));
+    let lost = core.journals.audit.lost_records();
+    findings.extend(audit_finding(&core.journals.audit.status(), lost));
     findings.extend(own_token_finding(core));
     findings.extend(journal_finding(core));
     findings.extend(account_token_finding(core));
@@ -95,7 +95,7 @@ fn audit_finding(status: &AuditLogStatus, lost: u64) -> Option<HealthFinding> {
 
 /// Reports that the journal of an earlier daemon is missing or damaged.
 fn journal_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let problem = core.seen.journal_state().problem()?;
+    let problem = core.journals.seen.journal_state().problem()?;
     Some(new_finding("journal", FindingLevel::Warning, problem))
 }
 

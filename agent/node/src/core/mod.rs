@@ -6,6 +6,7 @@ pub mod clone_watch;
 pub mod counters;
 pub mod health;
 pub(crate) mod health_state;
+pub mod journals;
 pub(crate) mod lookup_limiter;
 pub(crate) mod node_handle;
 pub mod pending_config;
@@ -16,63 +17,55 @@ pub mod sent_replies;
 
 use std::fmt;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use muster_api::system::System;
 use muster_api::{AgentProblem, CounterSnapshot, LogThrottle, ValidatedDataSource};
 use muster_filter::state::NodeView;
 use muster_host::{AgentRegistry, RunningRequests};
 use muster_policy::PolicySet;
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::token::TokenError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, PolicyOptions};
-use crate::core::audit::AuditLog;
-use crate::core::begun::BegunRequests;
 use crate::core::clone_watch::CloneWatch;
 use crate::core::counters::MessageCounters;
 use crate::core::health_state::HealthState;
+use crate::core::journals::NodeJournals;
 use crate::core::lookup_limiter::LookupLimiter;
 use crate::core::pending_config::StartedConfig;
 use crate::core::request_metrics::RequestMetrics;
-use crate::core::seen::SeenRequests;
-use crate::core::sent_replies::SentReplies;
 use crate::ground::shared::SharedValue;
-use crate::machine::classes::ClassStore;
-use crate::machine::facts::{FactSources, FactStore};
-use crate::machine::node_state::NodeStateStore;
+use crate::machine::node_description::NodeDescription;
 use crate::trust::enrolment;
 use crate::trust::node_trust::NodeTrust;
 
 /// Minimum interval between log lines about unauthenticated messages.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-pub struct CoreParts {
-    pub trust: Arc<NodeTrust>,
-    /// The collectives; the first is the main one.
-    pub collectives: Vec<SubjectName>,
-    pub facts: FactStore,
-    pub classes: ClassStore,
-    pub state: NodeStateStore,
-    /// The node's policies, applied in addition to the broker's permissions.
-    pub policy: SharedValue<PolicySet>,
+/// What callers can use, and who may use it.
+#[derive(Debug)]
+pub struct NodeOffer {
     pub registry: SharedValue<AgentRegistry>,
     pub data_sources: Arc<[ValidatedDataSource]>,
-    pub system: Arc<dyn System>,
-    pub seen: SeenRequests,
-    pub begun: BegunRequests,
-    pub sent_replies: SentReplies,
-    pub audit: Arc<AuditLog>,
+    /// The node's policies, applied in addition to the broker's permissions.
+    pub policy: SharedValue<PolicySet>,
+    pub authority: PolicyOptions,
+}
+
+pub struct CoreParts {
+    pub trust: Arc<NodeTrust>,
+    pub node: NodeDescription,
+    pub offer: NodeOffer,
+    pub journals: NodeJournals,
     /// The tolerated clock difference, in milliseconds.
     pub skew: Millis,
-    pub authority: PolicyOptions,
     /// Whether to accept sensitive inputs that the broker can read.
     pub plain_secrets: bool,
     /// The configuration, for queries.
@@ -80,7 +73,7 @@ pub struct CoreParts {
     pub config_file: PathBuf,
 }
 
-/// Dereferences to its parts: `core.signer`.
+/// Dereferences to its parts: `core.offer`.
 pub struct DaemonCore {
     parts: CoreParts,
     pub(crate) collective_names: Vec<String>,
@@ -119,8 +112,8 @@ impl DaemonCore {
     pub fn new(parts: CoreParts) -> Self {
         let started = parts.trust.clock.now();
         Self {
-            collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
-            all_agents: parts.registry.get().into(),
+            collective_names: parts.node.collectives.iter().map(ToString::to_string).collect(),
+            all_agents: parts.offer.registry.get().into(),
             provisioning_only: AtomicBool::new(false),
             agent_problems: SharedValue::new(Vec::new()),
             lookups: LookupLimiter::default(),
@@ -142,27 +135,26 @@ impl DaemonCore {
     /// its requests are not remembered on disk.
     #[must_use]
     pub fn for_service(&self, signer: Signer, registry: AgentRegistry) -> Self {
-        let nonexistent = Path::new("/nonexistent");
-        let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
+        let (node, offer) = (&self.node, &self.offer);
         Self::new(CoreParts {
+            node: NodeDescription::fixed(
+                signer.identity(),
+                node.collectives.clone(),
+                (node.facts.current(), node.classes.current()),
+                Arc::clone(&node.system),
+            ),
+            offer: NodeOffer {
+                registry: SharedValue::new(registry),
+                data_sources: Arc::clone(&offer.data_sources),
+                policy: offer.policy.share(),
+                authority: offer.authority,
+            },
+            journals: NodeJournals::in_memory(Arc::clone(&self.journals.audit)),
             trust: Arc::new(self.trust.for_service(signer)),
-            collectives: self.collectives.clone(),
-            facts: FactStore::with_facts(sources, self.facts.current()),
-            classes: ClassStore::with_classes(nonexistent.to_owned(), self.classes.current()),
-            state: NodeStateStore::default(),
-            policy: self.policy.share(),
-            registry: SharedValue::new(registry),
-            data_sources: Arc::clone(&self.data_sources),
-            system: Arc::clone(&self.system),
-            seen: SeenRequests::in_memory(),
-            begun: BegunRequests::disabled(),
-            sent_replies: SentReplies::default(),
-            audit: Arc::clone(&self.audit),
             skew: self.skew,
-            authority: self.authority,
             plain_secrets: false,
             config: None,
-            config_file: nonexistent.to_owned(),
+            config_file: PathBuf::from("/nonexistent"),
         })
     }
 
@@ -178,7 +170,7 @@ impl DaemonCore {
     /// Replaces the account token if the new one is newer and signed by the operator; invalidates verifications under the old one.
     pub fn update_trust(&self, account_token: &str) -> Result<(), TokenError> {
         self.trust.update_account(account_token)?;
-        self.audit.set_account(account_token);
+        self.journals.audit.set_account(account_token);
         Ok(())
     }
 
@@ -206,13 +198,13 @@ impl DaemonCore {
                 }
             }
         }
-        self.registry.set(offered);
+        self.offer.registry.set(offered);
     }
 
     /// Every new request does this too; call it for an idle node.
     pub fn forget_expired(&self) {
-        self.seen.forget_expired(self.now());
-        self.sent_replies.drop_old(Instant::now());
+        self.journals.seen.forget_expired(self.now());
+        self.journals.sent_replies.drop_old(Instant::now());
     }
 
     pub fn snapshot_counters(&self) -> CounterSnapshot {
@@ -221,13 +213,13 @@ impl DaemonCore {
 
     /// Calls `read` with the node as filters and policies see it.
     pub fn with_node_view<T>(&self, read: impl FnOnce(&NodeView<'_>) -> T) -> T {
-        let (facts, classes) = (self.facts.current(), self.classes.current());
-        let (registry, state) = (self.registry.get(), self.state.current());
+        let (facts, classes) = (self.node.facts.current(), self.node.classes.current());
+        let (registry, state) = (self.offer.registry.get(), self.node.state.current());
         read(&NodeView {
             identity: self.identity().as_str(),
             facts: &facts,
             classes: &classes,
-            classes_known: self.classes.are_known(),
+            classes_known: self.node.classes.are_known(),
             agents: registry.names(),
             collectives: &self.collective_names,
             state: state.as_ref().as_ref(),

@@ -26,19 +26,19 @@ impl NodeHandle for DaemonCore {
     }
 
     fn collectives(&self) -> &[SubjectName] {
-        &self.collectives
+        &self.node.collectives
     }
 
     fn facts(&self) -> Arc<NodeFacts> {
-        self.facts.current()
+        self.node.facts.current()
     }
 
     fn state(&self) -> Arc<Option<NodeFacts>> {
-        self.state.current()
+        self.node.state.current()
     }
 
     fn classes(&self) -> Arc<[String]> {
-        self.classes.current()
+        self.node.classes.current()
     }
 
     fn is_matched_by(&self, filter: &NodeFilter) -> bool {
@@ -50,14 +50,14 @@ impl NodeHandle for DaemonCore {
         agent: &SubjectName,
         action: &SubjectName,
     ) -> Option<Vec<CallerVerdict>> {
-        let policy = self.policy.get();
+        let policy = self.offer.policy.get();
         let decided = |CallerDecision { caller, decision }: CallerDecision| CallerVerdict {
             caller,
             allowed: decision.allowed,
             rule: decision.rule,
             approved_by: decision.approved_by,
         };
-        self.authority.tell_rules.then(|| {
+        self.offer.authority.tell_rules.then(|| {
             let now = self.now();
             let decisions =
                 self.with_node_view(|node| policy.decide_callers((agent, action), node, now));
@@ -66,7 +66,7 @@ impl NodeHandle for DaemonCore {
     }
 
     fn agent_infos(&self) -> Vec<AgentInfo> {
-        self.registry.get().agent_infos()
+        self.offer.registry.get().agent_infos()
     }
 
     fn agent_problems(&self) -> Vec<AgentProblem> {
@@ -74,12 +74,12 @@ impl NodeHandle for DaemonCore {
     }
 
     fn agent_ddl(&self, agent: &str) -> Option<Arc<AgentDdl>> {
-        let registry = self.registry.get();
+        let registry = self.offer.registry.get();
         registry.agent(agent).map(|agent| Arc::clone(agent.ddl()))
     }
 
     fn data_sources(&self) -> &[ValidatedDataSource] {
-        &self.data_sources
+        &self.offer.data_sources
     }
 
     fn config_item(&self, name: &str) -> Option<Value> {
@@ -117,12 +117,12 @@ impl NodeHandle for DaemonCore {
     }
 
     fn hand_over(&self, call: &CallContext) {
-        self.begun.hand_over(call.work_id());
+        self.journals.begun.hand_over(call.work_id());
     }
 
     fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {
         let Some(record) = AuditRecord::of_work_end(call, end, self.now()) else { return };
-        if let Err(error) = self.audit.record_decision(&record) {
+        if let Err(error) = self.journals.audit.record_decision(&record) {
             tracing::error!(%error, request = %record.request, "cannot write an audit record");
         }
     }

@@ -15,7 +15,7 @@ const KEPT_POLICIES: &str = "the policies that were read before stay in effect u
 /// Collects facts, and reads the classes again. A source that fails keeps its last good value, and the failure is reported. Blocks.
 pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     let mut problems = Vec::new();
-    for problem in core.facts.reload(FactMachines { node: &*core.system, host }) {
+    for problem in core.node.facts.reload(FactMachines { node: &*core.node.system, host }) {
         // The reason names the file and what to do.
         let problem = error_chain(&problem);
         tracing::warn!(problem, "cannot collect all facts");
@@ -27,7 +27,7 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
 
 /// Reads the classes again. If that fails, the last ones stay, and the failure is reported. Blocks.
 pub fn reload_classes(core: &DaemonCore) {
-    let problems = core.classes.reload().err().map(|error| {
+    let problems = core.node.classes.reload().err().map(|error| {
         let problem = error_chain(&error);
         tracing::warn!(problem, "cannot read the classes");
         problem
@@ -41,7 +41,7 @@ pub fn reload_policies(core: &DaemonCore, config: &Config) -> bool {
     let (policy, mut problems) = policy::load_configured_policies(config);
     let is_valid = problems.is_empty();
     if is_valid {
-        core.policy.set(policy);
+        core.offer.policy.set(policy);
     } else {
         for problem in &problems {
             tracing::error!(problem, "the policies are not replaced");

@@ -2,4 +2,5 @@
 
 pub mod classes;
 pub mod facts;
+pub mod node_description;
 pub mod node_state;

@@ -104,11 +104,11 @@ fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<()
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
     let remember_until = proposal.expires_at.saturating_add(core.skew);
     let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
-    if core.seen.may_have_been_seen(proposal.issued_at, lifetime, core.skew) {
+    if core.journals.seen.may_have_been_seen(proposal.issued_at, lifetime, core.skew) {
         return Err(ApprovalRefusal::Forgotten);
     }
     let key = caller.key.as_bytes();
-    match core.seen.insert(key, proposal.id, remember_until, core.now())? {
+    match core.journals.seen.insert(key, proposal.id, remember_until, core.now())? {
         InsertionOutcome::New => Ok(()),
         InsertionOutcome::Seen => Err(ApprovalRefusal::Used),
         InsertionOutcome::Full { .. } => Err(ApprovalRefusal::Full),

@@ -27,7 +27,7 @@ pub(super) async fn record_start(
         approval: accepted.approver.clone(),
         ..new_record(core, &accepted.verified, (Verdict::Started, RecordClass::Change))
     };
-    let recorded = core.audit.record_start(&record, accepted.dangerous).await;
+    let recorded = core.journals.audit.record_start(&record, accepted.dangerous).await;
     recorded.map_err(|error| {
         let message =
             format!("refused, because the request could not be recorded in the audit log: {error}");
@@ -128,7 +128,7 @@ fn new_record(
 
 /// Writes a record after the fact: a failure can only be logged.
 fn write_record(core: &DaemonCore, record: &AuditRecord) {
-    if let Err(error) = core.audit.record_decision(record) {
+    if let Err(error) = core.journals.audit.record_decision(record) {
         tracing::error!(%error, request = %record.request, "cannot write an audit record");
     }
 }

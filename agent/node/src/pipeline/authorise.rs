@@ -51,7 +51,7 @@ pub(super) fn authorise_immediately(
     core: &DaemonCore,
     accepted: AcceptedRequest,
 ) -> Result<AuthorisationOutcome, RequestRejection> {
-    let policy = core.policy.get();
+    let policy = core.offer.policy.get();
     let verdict = match evaluate_policy(core, &policy, &accepted, &KnownLookups::default()) {
         EvaluationProgress::Decided(verdict) => verdict,
         EvaluationProgress::Needs(_) => {
@@ -70,7 +70,7 @@ pub(super) async fn authorise_with_lookups(
     accepted: AcceptedRequest,
     lookups: &mut RequestLookups,
 ) -> Result<AcceptedRequest, RequestRejection> {
-    let policy = core.policy.get();
+    let policy = core.offer.policy.get();
     let verdict =
         lookups.resolve_as_node(|known| evaluate_policy(core, &policy, &accepted, known)).await;
     apply_verdict(core, accepted, verdict)
@@ -128,7 +128,7 @@ fn evaluate_policy<'p>(
     }
     let approvers = decision.approved_by.as_deref();
     let rule = decision.rule;
-    if approvers.is_none() && !(accepted.dangerous && core.authority.approve_dangerous) {
+    if approvers.is_none() && !(accepted.dangerous && core.offer.authority.approve_dangerous) {
         return EvaluationProgress::Decided(Ok(PolicyGrant { rule, approver: None }));
     }
     approval::check_approval(core, accepted, policy, approvers, known).map(
@@ -151,7 +151,7 @@ fn data_source_read(
     }
     let source_name = accepted.input.get(input)?.as_str()?;
     // The action itself reports an unknown source.
-    core.data_sources.iter().find(|source| source.name() == source_name)?;
+    core.offer.data_sources.iter().find(|source| source.name() == source_name)?;
     let query = SubjectName::parse(DATA_POLICY)
         .and_then(|data| Ok((data, SubjectName::parse(source_name)?)));
     Some(query.map_err(|error| format!("{DATA_POLICY}: `{source_name}`: {error}")))

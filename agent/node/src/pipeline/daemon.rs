@@ -42,7 +42,7 @@ impl Daemon {
     /// Subscribes to all subjects of this node, and returns when the broker has confirmed the subscriptions.
     pub async fn start(core: Arc<DaemonCore>, bus: Bus) -> Result<Self, BusError> {
         let mut subjects = Vec::new();
-        for collective in &core.collectives {
+        for collective in &core.node.collectives {
             subjects.extend(subject::node_subscriptions(collective, core.identity()));
         }
         let (token_changed, changes) = mpsc::channel(4);
@@ -79,7 +79,7 @@ impl Daemon {
         let (token_changed, changes) = mpsc::channel(4);
         let trust_sync = Box::pin(start_trust_sync(&core, &bus, token_changed)).await;
         let mut requests = Vec::new();
-        for collective in &core.collectives {
+        for collective in &core.node.collectives {
             let shared = subject::service_subscription(collective, agent);
             requests.push(bus.subscribe_in_group(&shared, subject::SERVICE_QUEUE_GROUP).await?);
             let own = subject::instance_subscription(collective, agent, core.identity());
@@ -294,7 +294,7 @@ pub async fn send_begun_reply(core: &DaemonCore, bus: &Bus, reply: OutgoingReply
     if let Err(error) = bus.flush().await {
         tracing::debug!(%error, "cannot flush a reply");
     }
-    core.begun.end(request);
+    core.journals.begun.end(request);
 }
 
 async fn send_reply(bus: &Bus, reply: OutgoingReply) {

@@ -12,13 +12,13 @@ pub(super) fn parse_address(
     incoming: &IncomingMessage,
 ) -> Result<RequestAddress, UnverifiedMessage> {
     let found = RequestAddress::parse(&incoming.subject).filter(|address| {
-        core.collectives.contains(&address.collective)
+        core.node.collectives.contains(&address.collective)
             && address.node.as_ref().is_none_or(|node| node == core.identity())
     });
     found.ok_or_else(|| {
         core.counters.unvalidated.increment();
         core.request_metrics.record_refusal(StageName::Decode, "foreign_subject");
-        core.audit.count_refusal("foreign_subject", Some(&incoming.subject));
+        core.journals.audit.count_refusal("foreign_subject", Some(&incoming.subject));
         UnverifiedMessage
     })
 }

@@ -111,7 +111,7 @@ fn build_call(
         deadline: Instant::now() + accepted.timeout,
         cancel: accepted.running_guard.cancel_token().clone(),
         withdrawn: accepted.running_guard.withdrawn_token().clone(),
-        system: Arc::clone(&core.system),
+        system: Arc::clone(&core.node.system),
         node,
         progress,
         reply_wanted: request.reply,
@@ -128,8 +128,8 @@ async fn sync_seen_journal(
     }
     let (seen, begun) = (Arc::clone(core), Arc::clone(core));
     // Both at once: a journaling file system then commits both files together.
-    let seen = tokio::task::spawn_blocking(move || seen.seen.sync());
-    let begun = tokio::task::spawn_blocking(move || begun.begun.sync());
+    let seen = tokio::task::spawn_blocking(move || seen.journals.seen.sync());
+    let begun = tokio::task::spawn_blocking(move || begun.journals.begun.sync());
     let (seen, begun) = tokio::join!(seen, begun);
     begun?;
     Ok(seen??)

@@ -32,7 +32,7 @@ pub(super) fn check_freshness(
     let remember_until = fresh::remember_until(remember_from, request.ttl, core.skew)
         .max(verified.remember_until.saturating_add(core.skew.saturating_mul(2)));
     let insertion =
-        core.seen.insert(verified.caller.key.as_bytes(), request.id, remember_until, now);
+        core.journals.seen.insert(verified.caller.key.as_bytes(), request.id, remember_until, now);
     match insertion {
         Ok(InsertionOutcome::Seen) => {
             core.counters.replayed.increment();
@@ -40,7 +40,7 @@ pub(super) fn check_freshness(
                 return Err(repetition);
             }
             core.request_metrics.record_refusal(StageName::Fresh, "replayed");
-            core.audit.count_refusal("replayed", Some(request.caller.as_str()));
+            core.journals.audit.count_refusal("replayed", Some(request.caller.as_str()));
             return Err(refuse_replayed(verified));
         }
         Ok(InsertionOutcome::Full { retry_after_ms }) => {
@@ -59,7 +59,7 @@ pub(super) fn check_freshness(
         return Err(refuse_stale(core, verified, &stale));
     }
     let request = &verified.request;
-    if core.seen.may_have_been_seen(request.issued_at, request.ttl, core.skew) {
+    if core.journals.seen.may_have_been_seen(request.issued_at, request.ttl, core.skew) {
         return Err(refuse_forgotten(core, verified, now));
     }
     Ok(verified)
@@ -72,7 +72,8 @@ fn accept_repetition(core: &DaemonCore, verified: &VerifiedRequest) -> Option<Re
         return None;
     }
     let work = verified.work_id();
-    let reply = core.sent_replies.repeat(work, Instant::now()).map(RequestRejection::Repeated);
+    let reply =
+        core.journals.sent_replies.repeat(work, Instant::now()).map(RequestRejection::Repeated);
     reply.or_else(|| core.running.includes(work).then_some(RequestRejection::Silent))
 }
 

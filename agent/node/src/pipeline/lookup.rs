@@ -148,7 +148,7 @@ impl RequestLookups {
     }
 
     async fn query_source(&self, lookup: &DataLookup) -> Result<DataLookupResult, LookupError> {
-        let sources = &self.core.data_sources;
+        let sources = &self.core.offer.data_sources;
         let source = sources
             .iter()
             .find(|source| source.name() == lookup.source)
@@ -174,7 +174,7 @@ impl RequestLookups {
             trace: self.trace,
             withdrawn: cancel.child_token(),
             cancel,
-            system: Arc::clone(&self.core.system),
+            system: Arc::clone(&self.core.node.system),
             node,
             progress: ProgressSink::default(),
             reply_wanted: true,
@@ -190,7 +190,7 @@ impl RequestLookups {
         else {
             return false;
         };
-        let policy = self.core.policy.get();
+        let policy = self.core.offer.policy.get();
         let (core, caller) = (Arc::clone(&self.core), PolicyPrincipal::from_verified(&self.sender));
         let decision = self
             .resolve_as_node(|known| {
@@ -232,7 +232,7 @@ impl RequestLookups {
             reason: Some("denied"),
             took_ms: None,
         };
-        if let Err(error) = self.core.audit.record_decision(&record) {
+        if let Err(error) = self.core.journals.audit.record_decision(&record) {
             tracing::error!(%error, request = %self.request, "cannot write an audit record");
         }
         self.denied.push(source.to_owned());

@@ -244,7 +244,7 @@ async fn run_request(
         keep_reply(core, &accepted.verified, reply.as_ref(), false);
         return reply;
     }
-    core.begun.begin(accepted.to_begun_request(core.now()));
+    core.journals.begun.begin(accepted.to_begun_request(core.now()));
     let ((outcome, started), progress) =
         if let Some(listener) = accepted.verified.progress_listener() {
             let (sink, source) = progress_channel();
@@ -262,13 +262,13 @@ async fn run_request(
             (outcome, None)
         };
     let work = accepted.verified.work_id();
-    if core.begun.is_handed_over(work) {
+    if core.journals.begun.is_handed_over(work) {
         tracing::info!("the work continues in another process; the next daemon replies");
         return None;
     }
     let reply = finish_request(core, &mut accepted, (&outcome, started), progress, bus);
     if reply.is_none() {
-        core.begun.end(work);
+        core.journals.begun.end(work);
     }
     reply.map(|reply| OutgoingReply { begun: Some(work), ..reply })
 }
@@ -298,7 +298,12 @@ fn keep_reply(
     is_change: bool,
 ) {
     if let Some(reply) = reply {
-        core.sent_replies.keep(verified.work_id(), reply.to_sent(), is_change, Instant::now());
+        core.journals.sent_replies.keep(
+            verified.work_id(),
+            reply.to_sent(),
+            is_change,
+            Instant::now(),
+        );
     }
 }
 
@@ -317,7 +322,7 @@ fn count_outcome(core: &DaemonCore, accepted: &AcceptedRequest, outcome: &CallOu
 
 /// Counts a refused request, and logs it at debug level.
 fn count_refusal(core: &DaemonCore, refused: &RefusedRequest) {
-    let (request, registry) = (&refused.verified.request, core.registry.get());
+    let (request, registry) = (&refused.verified.request, core.offer.registry.get());
     let reason = refused.reason.as_ref().map_or("", ReplyReason::as_str);
     core.request_metrics.record_outcome(
         KnownAction::from_request(&registry, request),

@@ -101,7 +101,7 @@ fn add_stages(core: &DaemonCore, verified: &VerifiedRequest, mut reply: Reply) -
 /// The part of a refusal that the caller may see. A node that hides its rules records them in its audit log only.
 fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Option<ReplyReason>) {
     match &refused.reason {
-        Some(ReplyReason::Denied { .. }) if !core.authority.tell_rules => {
+        Some(ReplyReason::Denied { .. }) if !core.offer.authority.tell_rules => {
             let request = &refused.verified.request;
             let caller = PolicyPrincipal::from_verified(&refused.verified.caller);
             let (agent, action) = (&request.agent, &request.action);

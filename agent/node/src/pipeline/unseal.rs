@@ -47,7 +47,7 @@ fn find_plain_secret(core: &DaemonCore, verified: &VerifiedRequest) -> Option<St
         return None;
     }
     let request = &verified.request;
-    let registry = core.registry.get();
+    let registry = core.offer.registry.get();
     let agent = registry.agent(request.agent.as_str())?;
     let schema = agent.ddl().find_action(request.action.as_str())?;
     let mut names = request.data.keys();

@@ -19,7 +19,7 @@ pub(super) fn validate_inputs(
         Err(RequestRejection::new_refusal(verified, status, message, None))
     };
     let (agent, action) = (verified.request.agent.as_str(), verified.request.action.as_str());
-    let registry = core.registry.get();
+    let registry = core.offer.registry.get();
     let Some(ddl) = registry.agent(agent).map(muster_api::Agent::ddl) else {
         let message = format!("this node has no agent {agent}");
         return refuse(verified, ReplyStatus::UnknownAction, message);

@@ -28,7 +28,7 @@ pub(super) fn verify_message(
         } else {
             tracing::debug!(%subject, why = %reason, "refused a message");
         }
-        core.audit.count_refusal(refusal.reason_code(), Some(&incoming.subject));
+        core.journals.audit.count_refusal(refusal.reason_code(), Some(&incoming.subject));
         UnverifiedMessage
     })?;
     core.counters.validated.increment();

@@ -3,7 +3,7 @@
 //! Each node has its own key and token, facts, classes, machine, seen requests, permits and counters. Schemas, stateless agents, data sources,
 //! policies and trust are shared. The caller of `build_core` passes the audit log: each log has a thread, and a thousand nodes may share one.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_agents::package::PackagePlugin;
@@ -14,15 +14,12 @@ use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
 use muster_node::config::PolicyOptions;
 use muster_node::core::audit::AuditLog;
-use muster_node::core::begun::BegunRequests;
-use muster_node::core::seen::SeenRequests;
+use muster_node::core::journals::NodeJournals;
 use muster_node::core::sent_replies::SentReplies;
-use muster_node::core::{CoreParts, DaemonCore};
+use muster_node::core::{CoreParts, DaemonCore, NodeOffer};
 use muster_node::ground::clock::WallClock;
 use muster_node::ground::shared::SharedValue;
-use muster_node::machine::classes::ClassStore;
-use muster_node::machine::facts::{FactSources, FactStore};
-use muster_node::machine::node_state::NodeStateStore;
+use muster_node::machine::node_description::NodeDescription;
 use muster_node::trust::node_trust::NodeTrust;
 use muster_package::PackagePlugin;
 use muster_policy::PolicySet;
@@ -85,31 +82,33 @@ impl NodeTemplate {
         signer: Signer,
         audit: Arc<AuditLog>,
     ) -> Result<DaemonCore, PluginSetupError> {
-        let nonexistent = Path::new("/nonexistent");
-        let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
+        let machine = Arc::new(new_machine(&node.name));
         Ok(DaemonCore::new(CoreParts {
+            node: NodeDescription::fixed(
+                signer.identity(),
+                self.collectives.clone(),
+                (node.facts, node.classes),
+                machine,
+            ),
+            offer: NodeOffer {
+                registry: SharedValue::new(self.build_registry()?),
+                data_sources: Arc::clone(&self.data_sources),
+                policy: Arc::clone(&self.policy).into(),
+                authority: PolicyOptions::default(),
+            },
+            journals: NodeJournals {
+                sent_replies: SentReplies::disabled(),
+                ..NodeJournals::in_memory(audit)
+            },
             trust: Arc::new(NodeTrust::new(
                 signer,
                 Arc::clone(&self.trust).into(),
                 WallClock::system(),
             )),
-            collectives: self.collectives.clone(),
-            facts: FactStore::with_facts(sources, node.facts),
-            classes: ClassStore::with_classes(nonexistent.to_owned(), node.classes),
-            state: NodeStateStore::default(),
-            policy: Arc::clone(&self.policy).into(),
-            registry: SharedValue::new(self.build_registry()?),
-            data_sources: Arc::clone(&self.data_sources),
-            system: Arc::new(new_machine(&node.name)),
-            seen: SeenRequests::in_memory(),
-            begun: BegunRequests::disabled(),
-            sent_replies: SentReplies::disabled(),
-            audit,
             skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
-            authority: PolicyOptions::default(),
             plain_secrets: false,
             config: None,
-            config_file: nonexistent.to_owned(),
+            config_file: PathBuf::from("/nonexistent"),
         }))
     }
 

@@ -189,7 +189,7 @@ fn sum_counts<K: Ord, V: Default + AddAssign>(
 }
 
 fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
-    let loads = core.registry.get().agent_loads();
+    let loads = core.offer.registry.get().agent_loads();
     let families: [AgentMetric; 4] = [
         ("agent_running", "Running actions of an agent", |load| load.running),
         ("agent_waiting", "Requests to an agent that wait in its queue", |load| load.waiting),
@@ -211,8 +211,8 @@ fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 }
 
 fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
-    let status = core.audit.status();
-    let journal_lost = core.seen.journal_state().problem().is_some();
+    let status = core.journals.audit.status();
+    let journal_lost = core.journals.seen.journal_state().problem().is_some();
     add_plain_metrics(
         page,
         MetricKind::Gauge,
@@ -234,7 +234,7 @@ fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     add_plain_metrics(page, MetricKind::Counter, [("audit_lost_total", help, status.lost)]);
     let help = "Number of the last line of each audit log, counted over all of its files; absent before the first";
     let mut last = page.begin_metric("audit_last_line", MetricKind::Gauge, help);
-    for (log, anchor) in core.audit.last_anchors() {
+    for (log, anchor) in core.journals.audit.last_anchors() {
         last.add_sample(&[("log", log)], anchor.seq);
     }
 }

@@ -77,10 +77,10 @@ struct StateParts {
 impl StateParts {
     fn of_core(core: &DaemonCore) -> Self {
         Self {
-            facts: core.facts.current(),
-            state: core.state.current(),
-            classes: core.classes.current(),
-            agents: core.registry.get(),
+            facts: core.node.facts.current(),
+            state: core.node.state.current(),
+            classes: core.node.classes.current(),
+            agents: core.offer.registry.get(),
             token: core.trust.signer.token(),
         }
     }
@@ -258,7 +258,7 @@ impl NodeRegistration {
 
     async fn try_publish_changes(&mut self) -> Result<(), RegistrationError> {
         // A record without the state would replace one that has it, and the next one would wait for the interval of the state.
-        if self.core.state.is_pending() {
+        if self.core.node.state.is_pending() {
             return Ok(());
         }
         if !self.is_read {

@@ -1,0 +1,42 @@
+//! What a node is, for filters, policies and records: collectives, facts, classes and the state of subsystems; and its machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use muster_filter::state::NodeFacts;
+use muster_system::System;
+use muster_wire::identity::{Identity, SubjectName};
+
+use super::classes::ClassStore;
+use super::facts::{FactSources, FactStore};
+use super::node_state::NodeStateStore;
+
+#[derive(Debug)]
+pub struct NodeDescription {
+    /// The first is the main one.
+    pub collectives: Vec<SubjectName>,
+    pub facts: FactStore,
+    pub classes: ClassStore,
+    pub state: NodeStateStore,
+    pub system: Arc<dyn System>,
+}
+
+impl NodeDescription {
+    /// A node without files: these facts and classes do not change, and the state is unknown.
+    pub fn fixed(
+        identity: &Identity,
+        collectives: Vec<SubjectName>,
+        (facts, classes): (Arc<NodeFacts>, Arc<[String]>),
+        system: Arc<dyn System>,
+    ) -> Self {
+        let nonexistent = Path::new("/nonexistent");
+        let sources = FactSources::new(identity.clone(), nonexistent.to_owned());
+        Self {
+            collectives,
+            facts: FactStore::with_facts(sources, facts),
+            classes: ClassStore::with_classes(nonexistent.to_owned(), classes),
+            state: NodeStateStore::default(),
+            system,
+        }
+    }
+}
