@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent::services::agents;
+use muster_agents::package::PackagePlugin;
+use muster_agents::rpcutil::RpcutilPlugin;
+use muster_agents::service::ServicePlugin;
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
@@ -25,8 +28,6 @@ use muster_node::machine::node_state::NodeStateStore;
 use muster_node::pipeline::daemon::Daemon;
 use muster_node::trust::node_trust::NodeTrust;
 use muster_node::trust::policy;
-use muster_agents::package::PackagePlugin;
-use muster_puppet::permits::PermitClient;
 use muster_policy::RuleVerdict;
 use muster_puppet::permits::PermitClient;
 use muster_wire::sign::Signer;

@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use muster_agents::motd::NodeSnapshot;
 use muster_api::base::error_chain;
 use muster_engine::types::motd_fragment::FragmentTarget;
-use muster_agents::motd::NodeSnapshot;
 use muster_node::config::Config;
 use muster_node::machine::classes::ClassStore;
 use muster_node::machine::facts::{FactMachines, FactStore};

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use muster_base::format_duration;
-use muster_node::config::Config;
-use muster_node::trust::policy;
 use muster_agents::restart::{
     DaemonInstance, RestartManager, RestartOptions, RestartStore, RestartTarget, worker,
 };
 use muster_base::format_duration;
+use muster_node::config::Config;
+use muster_node::trust::policy;
 use muster_system::process::pause;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};

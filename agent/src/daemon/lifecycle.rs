@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_agents::config::Deployments;
 use muster_api::system::launch;
 use muster_bus::{BusError, FollowError};
-use muster_agents::config::Deployments;
 use muster_host::external::ScanMode;
 use muster_node::config::Config;
 use muster_node::core::DaemonCore;

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use muster_agents::config::Deployments;
+use muster_agents::nrpe::CheckMonitor;
+use muster_agents::tunnel::TunnelHub;
 use muster_api::system::System;
 use muster_bus::Bus;
-use muster_config::Deployments;
 use muster_host::external::ScanMode;
 use muster_node::config::Config;
 use muster_node::core::{DaemonCore, health, reload};
@@ -14,9 +16,7 @@ use muster_node::ground::signals::{
     CONNECTED_STATUS, DaemonSignal, ShutdownKind, SignalStreams, notify_reloading, notify_status,
     notify_systemd,
 };
-use muster_nrpe::CheckMonitor;
 use muster_provisioner::ProvisionerHandle;
-use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;

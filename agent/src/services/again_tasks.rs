@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_api::{FindingLevel, NodeHandle};
 use muster_node::core::DaemonCore;
+use muster_puppet::again::AgainMonitor;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

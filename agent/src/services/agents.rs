@@ -33,39 +33,19 @@ use muster_api::{
     StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
-use muster_agents::catalog::CatalogPlugin;
-use muster_agents::config::{ConfigPlugin, Deployments};
 use muster_directory::DirectoryPlugin;
 use muster_engine::lock::puppet_state_dirs;
-use muster_agents::filecopy::FilecopyPlugin;
-use muster_agents::filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
-use muster_agents::motd::{MotdPlugin, MotdRenderer};
-use muster_agents::nettest::NettestPlugin;
 use muster_node::config::Config;
 use muster_node::machine::node_state::SshStateSource;
-use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
-use muster_agents::package::{PackagePlugin, PackageWorkers};
-use muster_puppet::permits::{PermitClient, PermitPlugin};
-use muster_agents::process::ProcessPlugin;
+use muster_provision::puppetca::PuppetcaPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
 use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
 use muster_puppet::again::{AgainMonitor, AgainPlugin, AgainShared};
 use muster_puppet::permits::{PermitClient, PermitPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
-use muster_provision::puppetca::PuppetcaPlugin;
-use muster_agents::puppetral::PuppetralPlugin;
-use muster_agents::restart::cycle::MachinePaths;
-use muster_agents::restart::{
-    DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
-};
-use muster_agents::rpcutil::RpcutilPlugin;
 use muster_scheduler::SchedulerPlugin;
-use muster_agents::service::{DaemonRestarter, ServicePlugin};
-use muster_agents::shell::ShellPlugin;
-use muster_agents::ssh::{LoginOptions, SshCaPlugin, SshPlugin};
-use muster_agents::tunnel::{TunnelHub, TunnelPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;

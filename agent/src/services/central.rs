@@ -12,7 +12,6 @@ use muster_directory::{
     BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryHttpError,
     DirectoryOptions, DirectoryPlugin, DirectoryService,
 };
-use muster_wire::enrolment::{EnrolmentSettings, NodeEnroller, NodeEnrollerError, NodeEnrollerParts};
 use muster_host::AgentRegistry;
 use muster_node::config::Config;
 use muster_node::core::DaemonCore;
@@ -26,6 +25,9 @@ use muster_provisioner::{
 };
 use muster_scheduler::{
     SchedulerContext, SchedulerHandle, SchedulerOptions, SchedulerPlugin, SchedulerService,
+};
+use muster_wire::enrolment::{
+    EnrolmentSettings, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
 };
 use muster_wire::identity::{NameError, SubjectName};
 use muster_wire::sign::Signer;

@@ -12,7 +12,7 @@ use muster_agents::motd::{MotdRenderer, NodeSnapshot};
 use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_engine::run::run_files::SUMMARY_FILE;
-use muster_agents::motd::{MotdRenderer, NodeSnapshot};
+use muster_files::FileStamp;
 use muster_node::config::Config;
 use muster_node::core::{DaemonCore, reload};
 use muster_node::ground::shared::lock_mutex;

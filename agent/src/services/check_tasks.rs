@@ -6,7 +6,6 @@ use std::time::Duration;
 use muster_agents::nrpe::CheckMonitor;
 use muster_api::{FindingLevel, NodeHandle};
 use muster_node::core::DaemonCore;
-use muster_agents::nrpe::CheckMonitor;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;

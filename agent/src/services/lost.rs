@@ -11,7 +11,6 @@ use muster_node::core::DaemonCore;
 use muster_node::core::begun::BegunRequest;
 use muster_node::pipeline::daemon::send_begun_reply;
 use muster_node::pipeline::{build_late_reply, record_lost};
-use muster_package::PackageWorkers;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::task::JoinSet;
 

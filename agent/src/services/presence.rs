@@ -9,7 +9,6 @@ use muster_api::base::error_chain;
 use muster_bus::{Bus, BusEvent};
 use muster_node::config::Config;
 use muster_node::ground::signals::{CONNECTED_STATUS, notify_status};
-use muster_agents::restart::{DaemonInstance, RestartStore};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::services::agents;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::FindingLevel;
-use muster_base::{format_millis, replace_file};
+use muster_base::format_millis;
+use muster_files::replace_file;
 use muster_node::config::Config;
 use muster_node::core::DaemonCore;
 use muster_node::trust::trust_sync::TokenChange;

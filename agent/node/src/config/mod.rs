@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use muster_api::PluginError;
 use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
+use muster_files::read_limited_text;
 use muster_host::external::ExternalOptions;
 use muster_wire::identity::{Identity, SubjectName};
 use serde_json::Value;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use muster_api::{AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
 use muster_base::count_text;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_api::{
-    AgentInfo, AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot,
-    HealthFinding, NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
+    AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot, HealthFinding,
+    NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
@@ -65,8 +65,8 @@ impl NodeHandle for DaemonCore {
         })
     }
 
-    fn agent_infos(&self) -> Vec<AgentInfo> {
-        self.offer.registry.get().agent_infos()
+    fn agent_ddls(&self) -> Vec<Arc<AgentDdl>> {
+        self.offer.registry.get().agent_ddls()
     }
 
     fn agent_problems(&self) -> Vec<AgentProblem> {

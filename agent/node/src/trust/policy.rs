@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_base::error_chain;
+use muster_files::{ProtectedFileError, check_protected, read_protected};
 use muster_policy::{
     GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
     RuleVerdict,

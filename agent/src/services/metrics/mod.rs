@@ -18,7 +18,6 @@ use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_node::core::DaemonCore;
-use muster_agents::tunnel::TunnelHub;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,6 @@ use muster_host::AgentLoad;
 use muster_node::core::DaemonCore;
 use muster_node::core::pending_config::CONFIGURATION_CHECK;
 use muster_node::core::request_metrics::RequestMetrics;
-use muster_agents::tunnel::TunnelCounts;
 use muster_wire::Millis;
 
 use super::MetricsContext;

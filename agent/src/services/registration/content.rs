@@ -94,11 +94,12 @@ pub(super) fn build_content(
     selection: &FactSelection,
     heartbeat_seconds: u32,
 ) -> NodeContent {
-    let agents = core.offer.registry.get().agent_infos();
+    let agents = core.offer.registry.get().agent_ddls();
+    let version = |ddl: &Arc<AgentDdl>| (ddl.name().to_owned(), ddl.metadata().version.clone());
     NodeContent {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         collectives: core.node.collectives.clone(),
-        agents: agents.into_iter().map(|agent| (agent.agent, agent.version)).collect(),
+        agents: agents.iter().map(version).collect(),
         classes: core.node.classes.are_known().then(|| core.node.classes.current().to_vec()),
         facts: selection.published(&core.node.facts.current()),
         heartbeat_seconds,
