@@ -1,30 +1,22 @@
 //! The `rpc` command: sends requests to a fleet and manages its organisation.
 //!
-//! Overview: [`cli`] defines the command line, [`commands`] has one file per command, [`printer`] does all printing, [`diagnostics`] prints errors,
-//! [`exit`] defines the exit codes.
+//! Each folder imports only from those before it: [`outcome`] defines how a command ends, [`display`] turns values into text and prints, [`flags`] has
+//! the arguments that commands share, [`session`] the settings, [`report`] shows what came back, [`request`] sends requests, [`commands`] has a folder
+//! for each command, and [`cli`] lists them.
 
 #![expect(
     unreachable_pub,
     reason = "a command has no outside: `pub` says what the other files may use"
 )]
 
-mod broker_program;
 mod cli;
 mod commands;
-mod completion;
-mod diagnostics;
-mod environment;
-mod error;
-mod errors;
-mod exit;
-mod input_values;
-mod printer;
-mod progress;
-mod render;
-mod schemas;
-mod screen;
-mod skeleton;
-mod terminal;
+mod display;
+mod flags;
+mod outcome;
+mod report;
+mod request;
+mod session;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -33,12 +25,12 @@ use anstream::AutoStream;
 use muster_client::was_interrupted;
 
 use crate::cli::{Cli, CommandLineMessage};
-use crate::environment::ProcessEnvironment;
-use crate::error::{Error, MonitoringCheckError, RuntimeStartError};
-use crate::exit::CommandExitCode;
-use crate::printer::{DataOutput, OutputPrinter};
-use crate::render::time::set_reader_zone;
-use crate::screen::Screen;
+use crate::display::printer::{DataOutput, OutputPrinter};
+use crate::display::screen::Screen;
+use crate::display::time::set_reader_zone;
+use crate::outcome::error::{Error, MonitoringCheckError, RuntimeStartError};
+use crate::outcome::exit::CommandExitCode;
+use crate::session::environment::ProcessEnvironment;
 
 fn main() -> ExitCode {
     let cli = match Cli::parse_arguments(std::env::args_os()) {
@@ -58,7 +50,7 @@ fn main() -> ExitCode {
     let is_check = cli.command.is_monitoring_check();
     let exit = run_command(cli, &environment, &printer).unwrap_or_else(|error| {
         let error = if is_check { MonitoringCheckError::wrap(error) } else { error };
-        diagnostics::report_error(&error, &printer)
+        display::diagnostics::report_error(&error, &printer)
     });
     if was_interrupted() { CommandExitCode::Interrupted.into() } else { exit.into() }
 }
@@ -70,7 +62,7 @@ fn run_command(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(RuntimeStartError)?.block_on(commands::run(cli, environment, printer))
+    runtime.map_err(RuntimeStartError)?.block_on(cli::dispatch::run(cli, environment, printer))
 }
 
 /// Help and version succeed; every other clap message is a usage error.

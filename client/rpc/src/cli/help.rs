@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use clap::builder::StyledStr;
 use clap::{Command, CommandFactory as _};
 
-use super::Cli;
+use crate::cli::Cli;
 
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";

@@ -6,8 +6,8 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
-use super::links::resolve_link;
-use super::{Cli, Command, Deferred};
+use crate::cli::links::resolve_link;
+use crate::cli::{Cli, Command, Deferred};
 
 /// Commands with the name of an agent that lack some of its actions.
 const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
@@ -137,8 +137,8 @@ fn help_of_agent(arguments: &[OsString]) -> Option<Vec<OsString>> {
 mod tests {
     use std::ffi::OsString;
 
-    use crate::cli::request::RequestArgs;
     use crate::cli::{Cli, Command, Deferred, GlobalArgs};
+    use crate::flags::request::RequestArgs;
 
     impl super::CommandLineMessage {
         fn kind(&self) -> clap::error::ErrorKind {

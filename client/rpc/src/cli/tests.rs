@@ -2,8 +2,8 @@
 
 use clap::CommandFactory as _;
 
-use super::Cli;
-use crate::render::{WIDTH, is_within_width};
+use crate::cli::Cli;
+use crate::display::{WIDTH, is_within_width};
 
 /// The definitions of all commands, which are deferred until a command is built.
 fn built_command() -> clap::Command {
@@ -65,7 +65,7 @@ fn command_line_is_valid_and_every_command_has_examples() {
 fn every_command_is_in_exactly_one_group_of_the_help() {
     let mut listed = Vec::new();
     let mut groups = Vec::new();
-    for line in super::help::TEMPLATE.lines().take_while(|line| *line != "Options:") {
+    for line in crate::cli::help::TEMPLATE.lines().take_while(|line| *line != "Options:") {
         match (line.strip_suffix(':'), line.strip_prefix("  ")) {
             (Some(group), None) => groups.push(group),
             (_, Some(entry)) if !groups.is_empty() => {

@@ -2,16 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use super::expand_directories;
-use super::lines;
-use super::lines::LogFilePart;
-use crate::cli::audit::AuditShowArgs;
 use crate::cli::value_name;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::printer::PrintError;
-use crate::render::audit::render_record;
-use crate::render::json::escape_harmful;
-use crate::render::plan::count_text;
+use crate::commands::audit::args::AuditShowArgs;
+use crate::commands::audit::lines::LogFilePart;
+use crate::commands::audit::output::render_record;
+use crate::commands::audit::{expand_directories, lines};
+use crate::display::plan::count_text;
+use crate::display::printer::PrintError;
+use crate::report::documents::escape_harmful;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut unread, mut printed) = (0, Ok(()));

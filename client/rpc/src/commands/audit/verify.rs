@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use muster_files::files::{FileAccessError, file_error};
 use muster_wire::audit::{AuditAnchor, AuditKeyTrust, ChainVerifier, HeadRecord};
 
-use super::lines::LogFilePart;
-use super::{AuditReadError, expand_directories, lines};
-use crate::cli::audit::AuditVerifyArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form;
-use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
+use crate::commands::audit::args::AuditVerifyArgs;
+use crate::commands::audit::lines::LogFilePart;
+use crate::commands::audit::output::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
+use crate::commands::audit::{AuditReadError, expand_directories, lines};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form;
 
 /// Default state directory of the daemon.
 const STATE_DIRECTORY: &str = "/var/lib/muster";

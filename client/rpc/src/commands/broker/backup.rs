@@ -6,13 +6,13 @@ use std::io::IsTerminal as _;
 use muster_base::{format_duration, unix_millis_now};
 use muster_organisation::{MissingStores, StoreBackup};
 
-use crate::cli::broker::{BrokerBackupArgs, BrokerRestoreArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::form::confirm_on_terminal;
+use crate::commands::broker::args::{BrokerBackupArgs, BrokerRestoreArgs};
 use crate::commands::org::push::print_store_changes;
-use crate::printer::GOOD;
-use crate::render::count_text;
-use crate::render::time::format_time;
+use crate::display::count_text;
+use crate::display::printer::GOOD;
+use crate::display::time::format_time;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form::confirm_on_terminal;
 
 pub async fn back_up(args: &BrokerBackupArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);

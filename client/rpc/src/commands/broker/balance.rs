@@ -3,9 +3,9 @@
 use muster_organisation::{BalanceReport, ServerLoad};
 use serde::Serialize;
 
-use crate::cli::broker::BrokerBalanceArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::table::format_table;
+use crate::commands::broker::args::BrokerBalanceArgs;
+use crate::display::table::format_table;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]

@@ -4,10 +4,10 @@ use muster_base::unix_millis_now;
 use muster_organisation::{BrokerStatus, LeafStatus, ServerStatus, StreamStatus};
 use serde::Serialize;
 
-use crate::cli::broker::BrokerStatusArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::table::format_table;
-use crate::printer::OutputPrinter;
+use crate::commands::broker::args::BrokerStatusArgs;
+use crate::display::printer::OutputPrinter;
+use crate::display::table::format_table;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::cli::named_nodes::NodeNames;
-use crate::error::CommandError;
-use crate::exit::CommandExitCode;
+use crate::flags::named_nodes::NodeNames;
+use crate::outcome::error::CommandError;
+use crate::outcome::exit::CommandExitCode;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyLocation {

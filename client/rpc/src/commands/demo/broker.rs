@@ -10,9 +10,9 @@ use muster_organisation::{NatsServerConfig, Organisation};
 use serde::Deserialize;
 use tokio::time::{Instant, interval};
 
-use super::error::DemoError;
-use super::process::{DemoProcess, log_tail};
-use super::{process, record};
+use crate::commands::demo::error::DemoError;
+use crate::commands::demo::process::{DemoProcess, log_tail};
+use crate::commands::demo::{process, record};
 
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Poll interval for the ports file.

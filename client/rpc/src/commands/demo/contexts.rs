@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use muster_client::{ContextError, ContextName, ContextStore};
 use muster_organisation::bundle::name::USER_CONFIG;
 
-use crate::environment::ProcessEnvironment;
-use crate::printer::OutputPrinter;
+use crate::display::printer::OutputPrinter;
+use crate::session::environment::ProcessEnvironment;
 
 const DEMO_CONTEXT: &str = "demo";
 /// The context of the user who may only read.

@@ -9,9 +9,9 @@ use muster_client::{FleetRequestError, RpcSettingsError};
 use muster_files::files::FileAccessError;
 use muster_organisation::{OrganisationError, PushError};
 
-use crate::broker_program::BrokerProgramError;
-use crate::environment::RPCD;
-use crate::error::CommandError;
+use crate::outcome::error::CommandError;
+use crate::session::broker_program::BrokerProgramError;
+use crate::session::environment::RPCD;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use muster_files::files::{FileAccessError, file_error};
 
-use super::fleet::DemoNode;
+use crate::commands::demo::fleet::DemoNode;
 
 /// Permissions of programs, other files, secrets, and directories.
 const PROGRAM_MODE: u32 = 0o755;
@@ -142,8 +142,8 @@ fn write_file(path: &Path, mode: u32, text: &str) -> Result<(), FileAccessError>
 
 #[cfg(test)]
 mod tests {
-    use super::super::fleet::demo_nodes;
     use super::make_scratch_root;
+    use crate::commands::demo::fleet::demo_nodes;
 
     #[test]
     fn every_node_has_its_service_its_packages_and_its_catalog() {

@@ -13,10 +13,11 @@ use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 use serde_json::{Value, json};
 
-use super::error::DemoError;
-use super::fleet::DemoNode;
-use super::machine::{self, CATALOG_PATH};
-use super::policies::DemoPolicies;
+use crate::commands::demo::error::DemoError;
+use crate::commands::demo::fleet::DemoNode;
+use crate::commands::demo::machine;
+use crate::commands::demo::machine::CATALOG_PATH;
+use crate::commands::demo::policies::DemoPolicies;
 
 pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
 

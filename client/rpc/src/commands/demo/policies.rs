@@ -7,7 +7,7 @@ use muster_client::{AgentSchemas, FleetRequestError};
 use muster_ddl::{ActionClass, ActionSchema};
 use muster_files::files::{self, FileAccessError};
 
-use super::fleet::{DEMO_USER, GUEST_USER};
+use crate::commands::demo::fleet::{DEMO_USER, GUEST_USER};
 
 /// A policy for each built-in agent and for the data sources; `default.policy` applies to all other agents.
 #[derive(Debug)]

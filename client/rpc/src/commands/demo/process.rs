@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval};
 
-use super::error::DemoError;
+use crate::commands::demo::error::DemoError;
 
 /// Timeout for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::DemoError;
-use super::process::DemoProcess;
 use muster_files::files;
+
+use crate::commands::demo::error::DemoError;
+use crate::commands::demo::process::DemoProcess;
 
 /// Marks a directory as one of a demonstration, which may be deleted.
 const MARKER_FILE: &str = ".muster-demo";

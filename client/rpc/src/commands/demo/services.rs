@@ -12,7 +12,7 @@ use muster_organisation::bundle::name::USER_CONFIG;
 use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
 
-use super::error::DemoError;
+use crate::commands::demo::error::DemoError;
 
 /// Nodes in one request, so that a small machine does not start too many programs at once.
 const NODES_PER_REQUEST: usize = 25;

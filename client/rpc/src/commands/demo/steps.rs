@@ -5,11 +5,11 @@ use std::path::Path;
 
 use muster_organisation::bundle::name::USER_CONFIG;
 
-use super::contexts::{GUEST_CONTEXT, GUEST_DIRECTORY, has_context};
-use crate::commands::context::{CommandContext, Result};
-use crate::environment::{CONFIG, CONTEXT, ProcessEnvironment};
-use crate::printer::HINT;
-use crate::render::shell_word;
+use crate::commands::demo::contexts::{GUEST_CONTEXT, GUEST_DIRECTORY, has_context};
+use crate::display::printer::HINT;
+use crate::display::shell_word;
+use crate::session::context::{CommandContext, Result};
+use crate::session::environment::{CONFIG, CONTEXT, ProcessEnvironment};
 
 /// Prints lines that a shell can evaluate, and commands to try.
 pub fn print_settings(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) -> Result<()> {
@@ -107,7 +107,7 @@ mod tests {
     use std::path::Path;
 
     use super::shell_settings;
-    use crate::environment::ProcessEnvironment;
+    use crate::session::environment::ProcessEnvironment;
 
     #[test]
     fn settings_can_be_evaluated_with_any_path() {

@@ -18,21 +18,21 @@ use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;
 
-use super::contexts::GUEST_DIRECTORY;
-use super::error::{DemoError, kind_of_nodes};
-use super::fleet::DemoNode;
-use super::policies::DemoPolicies;
-use super::process::log_tail;
-use super::ready::ReadinessListener;
-use super::record::DemoRecord;
-use super::{
+use crate::commands::demo::args::DemoUpArgs;
+use crate::commands::demo::contexts::GUEST_DIRECTORY;
+use crate::commands::demo::error::{DemoError, kind_of_nodes};
+use crate::commands::demo::fleet::DemoNode;
+use crate::commands::demo::policies::DemoPolicies;
+use crate::commands::demo::process::log_tail;
+use crate::commands::demo::ready::ReadinessListener;
+use crate::commands::demo::record::DemoRecord;
+use crate::commands::demo::{
     broker, contexts, fleet, node, process, ready, record, services, steps, virtual_nodes,
 };
-use crate::broker_program;
-use crate::cli::demo::DemoUpArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::environment::ProcessEnvironment;
-use crate::printer::{GOOD, OutputPrinter};
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::session::broker_program;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::environment::ProcessEnvironment;
 
 /// As in the daemon's unit: freed blocks are not kept for the thread that freed them.
 const ALLOCATOR_SETTING: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");

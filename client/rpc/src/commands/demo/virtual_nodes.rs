@@ -7,9 +7,9 @@ use muster_organisation::{Organisation, OrganisationKey};
 use muster_wire::identity::Identity;
 use tokio::time::Instant;
 
-use super::error::DemoError;
-use super::node;
-use super::up::{DemoStart, READY_TIMEOUT, await_node, name_error};
+use crate::commands::demo::error::DemoError;
+use crate::commands::demo::node;
+use crate::commands::demo::up::{DemoStart, READY_TIMEOUT, await_node, name_error};
 
 /// Name of the process and of its directory. No node has this name.
 const HOST_NAME: &str = "virtual";

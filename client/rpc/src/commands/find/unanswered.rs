@@ -9,12 +9,12 @@ use muster_client::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelect
 use muster_filter::SelectExpression;
 use muster_wire::identity::Identity;
 
-use super::ping_nodes;
-use crate::cli::filters::FilterArgs;
-use crate::commands::context::{CommandContext, Result};
-use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
-use crate::progress::ProgressReporter;
-use crate::render::{list_first_nodes, node_count_text};
+use crate::commands::find::ping_nodes;
+use crate::display::{list_first_nodes, node_count_text};
+use crate::flags::filters::FilterArgs;
+use crate::report::progress::ProgressReporter;
+use crate::request::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
+use crate::session::context::{CommandContext, Result};
 
 /// Most names of nodes in a message.
 const MAX_SHOWN_NAMES: usize = 10;

@@ -6,9 +6,9 @@ use muster_client::{DiscoveryDifferences, FleetConnection, TargetSelection};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::form::JsonForm;
-use crate::render::node_count_text;
+use crate::display::node_count_text;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form::JsonForm;
 
 /// The document of `rpc find --verify -j`.
 #[derive(Debug, Serialize)]

@@ -9,12 +9,12 @@ use muster_client::{
 use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
 use muster_wire::identity::Identity;
 
-use crate::cli::filters::FilterArgs;
-use crate::cli::inventory::AnsibleArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form::JsonForm;
-use crate::error::CommandError;
-use crate::render::count_text;
+use crate::commands::inventory::args::AnsibleArgs;
+use crate::display::count_text;
+use crate::flags::filters::FilterArgs;
+use crate::outcome::error::CommandError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form::JsonForm;
 
 /// Most keys of facts in a message, and most characters of each.
 const MAX_SHOWN_KEYS: usize = 5;

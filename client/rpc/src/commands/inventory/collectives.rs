@@ -2,11 +2,11 @@
 
 use muster_files::files;
 
-use crate::cli::inventory::InventoryArgs;
-use crate::commands::context::{CommandContext, CommandResult};
-use crate::commands::inquiry::{RPCUTIL_AGENT, query_nodes};
-use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
-use crate::render::json::ReportDocument;
+use crate::commands::inventory::args::InventoryArgs;
+use crate::commands::inventory::collectives_output::{CollectiveMembers, CollectivesDocument};
+use crate::report::documents::ReportDocument;
+use crate::request::inquiry::{RPCUTIL_AGENT, query_nodes};
+use crate::session::context::{CommandContext, CommandResult};
 
 /// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {

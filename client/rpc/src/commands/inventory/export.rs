@@ -18,12 +18,13 @@ use muster_files::files;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use super::InventoryFileError;
-use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
-use crate::cli::inventory::InventoryArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::inquiry::RPCUTIL_AGENT;
-use crate::render::{count_text, json, node_count_text};
+use crate::commands::inventory::InventoryFileError;
+use crate::commands::inventory::args::InventoryArgs;
+use crate::display::{count_text, node_count_text};
+use crate::report::documents as json;
+use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
+use crate::request::inquiry::RPCUTIL_AGENT;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };
@@ -142,7 +143,7 @@ mod tests {
     use serde_json::json;
 
     use super::{FleetInventory, InventoryWriter, existing_groups, node_entry};
-    use crate::render::fixtures::reply;
+    use crate::display::fixtures::reply;
 
     #[test]
     fn exported_inventory_is_readable_and_keeps_groups() {

@@ -2,12 +2,12 @@
 
 use muster_client::TargetSelection;
 
-use super::batches::{InventoryQuery, successful_outputs};
-use crate::cli::inventory::InventoryArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::form;
-use crate::commands::inquiry::RPCUTIL_AGENT;
-use crate::render::template_values::{INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues};
+use crate::commands::inventory::args::InventoryArgs;
+use crate::report::template_values::{INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues};
+use crate::request::batches::{InventoryQuery, successful_outputs};
+use crate::request::inquiry::RPCUTIL_AGENT;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form;
 
 /// Asks the named node, or all matching ones, and prints the rendered template for each.
 pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {

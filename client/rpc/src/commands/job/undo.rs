@@ -13,13 +13,13 @@ use muster_client::{
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
-use crate::cli::job::JobUndoArgs;
-use crate::commands::context::{CommandContext, CommandResult, Result};
-use crate::commands::request::output::{RequestOutput, RequestOutputForm, run_with_form};
-use crate::commands::request::save::{JobCandidate, open_journal};
-use crate::progress::ProgressReporter;
-use crate::render::node_count_text;
-use crate::render::plan::list_sample_nodes;
+use crate::commands::job::args::JobUndoArgs;
+use crate::display::node_count_text;
+use crate::display::plan::list_sample_nodes;
+use crate::report::progress::ProgressReporter;
+use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::request::save::{JobCandidate, open_journal};
+use crate::session::context::{CommandContext, CommandResult, Result};
 
 /// The input with the id of the request to undo.
 const UNDO_INPUT: &str = "undo";

@@ -13,12 +13,12 @@ use muster_wire::token::ServiceRight;
 use muster_wire::token::leaf_scope::LeafNodePattern;
 use muster_wire::token::scope::CallerGrant;
 
-use super::{names, push};
-use crate::cli::lifetime::CredentialExpiry;
-use crate::cli::org::{AddLeafArgs, CredentialArgs, OrgAddCommand};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::printer::{GOOD, OutputPrinter};
-use crate::render::time::format_time;
+use crate::commands::org::args::{AddLeafArgs, CredentialArgs, OrgAddCommand};
+use crate::commands::org::{names, push};
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::display::time::format_time;
+use crate::flags::lifetime::CredentialExpiry;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = "rpcutil";

@@ -10,13 +10,13 @@ use muster_organisation::{
     AccountRealm, AdoptedToken, BrokerTokens, Organisation, OrganisationLock, restore_backup,
 };
 
-use crate::cli::org::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::error::Error;
-use crate::printer::{GOOD, OutputPrinter, WARNING};
-use crate::render::count_text;
-use crate::render::time::format_time;
-use crate::terminal::{PromptError, prompt_secret};
+use crate::commands::org::args::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
+use crate::display::count_text;
+use crate::display::printer::{GOOD, OutputPrinter, WARNING};
+use crate::display::time::format_time;
+use crate::outcome::error::Error;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::terminal::{PromptError, prompt_secret};
 
 /// Largest file of a passphrase, and largest account token, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

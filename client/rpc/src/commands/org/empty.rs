@@ -6,11 +6,11 @@ use std::io::IsTerminal as _;
 use muster_base::{duration_millis, format_duration, unix_millis_now};
 use muster_organisation::StoredKeys;
 
-use crate::cli::org::OrgEmptyArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::form::confirm_on_terminal;
-use crate::printer::GOOD;
-use crate::render::count_text;
+use crate::commands::org::args::OrgEmptyArgs;
+use crate::display::count_text;
+use crate::display::printer::GOOD;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form::confirm_on_terminal;
 
 pub async fn run(args: &OrgEmptyArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);

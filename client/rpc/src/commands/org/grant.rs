@@ -11,11 +11,10 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::scope::CallerGrant;
 
-use super::add;
-use crate::cli::org;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::printer::GOOD;
-use crate::render::time::format_time;
+use crate::commands::org::{add, args as org};
+use crate::display::printer::GOOD;
+use crate::display::time::format_time;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// Prints the path of the credentials as data.
 pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -98,10 +97,10 @@ mod tests {
     use muster_base::unix_millis_now;
 
     use super::{CallerGrant, CommandContext, run};
-    use crate::cli::org;
-    use crate::environment::ProcessEnvironment;
-    use crate::printer::VerbosityLevel;
-    use crate::printer::testing::printer;
+    use crate::commands::org::args as org;
+    use crate::display::printer::VerbosityLevel;
+    use crate::display::printer::testing::printer;
+    use crate::session::environment::ProcessEnvironment;
     use std::cell::OnceCell;
 
     use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
@@ -147,13 +146,13 @@ mod tests {
     fn grant(
         organisation: &Organisation,
         directory: &Path,
-    ) -> (crate::exit::CommandExitCode, Option<UserCredentials>) {
+    ) -> (crate::outcome::exit::CommandExitCode, Option<UserCredentials>) {
         let (printer, data, _) = printer(VerbosityLevel::Normal);
         let args = org::OrgGrantArgs {
             name: "anna".parse().unwrap(),
             agents: vec!["service.restart".parse().unwrap()],
             lifetime: Duration::from_hours(2),
-            organisation: org::OrgDirectoryArgs {
+            organisation: crate::flags::org_directory::OrgDirectoryArgs {
                 org: Some(organisation.layout().directory().to_owned()),
             },
             out: Some(directory.join("grant.creds")),

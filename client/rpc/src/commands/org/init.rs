@@ -4,10 +4,10 @@ use muster_base::unix_millis_now;
 use muster_organisation;
 use muster_organisation::{OrganisationSpec, create_organisation};
 
-use crate::cli::org::OrgInitArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::diagnostics::print_steps;
-use crate::printer::GOOD;
+use crate::commands::org::args::OrgInitArgs;
+use crate::display::diagnostics::print_steps;
+use crate::display::printer::GOOD;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
     let printer = cx.printer;

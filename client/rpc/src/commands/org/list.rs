@@ -5,10 +5,10 @@ use muster_organisation::{AccountTrusts, CredentialRecord, CredentialState, Prin
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use crate::cli::org::OrgListArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::table::format_table;
-use crate::render::time::format_time;
+use crate::commands::org::args::OrgListArgs;
+use crate::display::table::format_table;
+use crate::display::time::format_time;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]

@@ -2,9 +2,9 @@
 
 use muster_base::unix_millis_now;
 
-use crate::cli::org::OrgMonitorArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::printer::GOOD;
+use crate::commands::org::args::OrgMonitorArgs;
+use crate::display::printer::GOOD;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub async fn run(args: &OrgMonitorArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);

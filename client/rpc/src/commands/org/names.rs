@@ -5,8 +5,8 @@ use muster_bus::BucketError;
 use muster_organisation::{AccountRealm, CredentialRecord, Organisation, PushError};
 use muster_wire::Millis;
 
-use crate::commands::context::Error;
-use crate::printer::OutputPrinter;
+use crate::display::printer::OutputPrinter;
+use crate::session::context::Error;
 
 /// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no
 /// machine before all names are in the broker.

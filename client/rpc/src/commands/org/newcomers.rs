@@ -3,9 +3,9 @@
 use muster_base::unix_millis_now;
 use muster_organisation::{Organisation, OrganisationLock, PushError};
 
-use crate::cli::org::OrgDirectoryArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::printer::{GOOD, OutputPrinter};
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 pub async fn run(args: &OrgDirectoryArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut organisation, printer) = (cx.open_organisation(args)?, cx.printer);

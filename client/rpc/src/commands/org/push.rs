@@ -6,10 +6,10 @@ use muster_organisation::{
     StoreChangeKind, StoreOptions,
 };
 
-use crate::cli::org::OrgPushArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::printer::{GOOD, OutputPrinter};
-use crate::render::count_text;
+use crate::commands::org::args::OrgPushArgs;
+use crate::display::count_text;
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);

@@ -13,11 +13,11 @@ use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use targets::RevokedKey;
 
-use crate::cli::org::OrgRevokeArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form::confirm_on_terminal;
-use crate::printer::{GOOD, OutputPrinter};
-use crate::render::time::format_time;
+use crate::commands::org::args::OrgRevokeArgs;
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::display::time::format_time;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form::confirm_on_terminal;
 
 /// Most principals that are listed individually.
 const MAX_LISTED: usize = 20;
@@ -162,10 +162,12 @@ async fn push_revocation(
 ) -> CommandResult {
     let is_of_fleet = revoked_keys.iter().any(|revoked| revoked.realm == AccountRealm::Fleet);
     let pushed = if is_of_fleet {
-        super::push::push_account_tokens(organisation, printer).await
+        crate::commands::org::push::push_account_tokens(organisation, printer).await
     } else {
         // Enrollers get the token of their account from the broker.
-        super::push::push_to_broker(organisation, printer).await.map(|()| CommandExitCode::Passed)
+        crate::commands::org::push::push_to_broker(organisation, printer)
+            .await
+            .map(|()| CommandExitCode::Passed)
     };
     match pushed {
         Err(error) => {

@@ -7,10 +7,10 @@ use muster_base::unix_millis_now;
 use muster_organisation::{Organisation, PrincipalKind, RotationStart};
 use muster_wire::identity::Identity;
 
-use super::{push, ssh_authority};
-use crate::cli::org::{OrgRotateArgs, RotatedKey};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::printer::{GOOD, OutputPrinter};
+use crate::commands::org::args::{OrgRotateArgs, RotatedKey};
+use crate::commands::org::{push, ssh_authority};
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// Most names that are listed individually.
 const MAX_LISTED: usize = 20;

@@ -13,11 +13,11 @@ use muster_wire::token::permission::expand_scope_line;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use super::list::{CredentialRow, format_optional_time};
-use crate::cli::org::OrgShowArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::printer::{OutputPrinter, PrintError, STRONG};
-use crate::render::time::format_time;
+use crate::commands::org::args::OrgShowArgs;
+use crate::commands::org::list::{CredentialRow, format_optional_time};
+use crate::display::printer::{OutputPrinter, PrintError, STRONG};
+use crate::display::time::format_time;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]

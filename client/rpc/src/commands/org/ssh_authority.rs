@@ -5,11 +5,12 @@ use muster_files::files::{FileAccessError, read_text};
 use muster_organisation::{OfflineCertificate, Organisation, OrganisationError, RotationStart};
 use muster_sshcert::{GrantedFeatures, MAX_PUBLIC_KEY_BYTES, SubjectKey, SubjectKeyError};
 
-use super::push;
-use crate::cli::org::{OrgDirectoryArgs, OrgSshCaCommand, OrgSshCaSignArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::error::CommandError;
-use crate::printer::{GOOD, OutputPrinter};
+use crate::commands::org::args::{OrgSshCaCommand, OrgSshCaSignArgs};
+use crate::commands::org::push;
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::outcome::error::CommandError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 #[derive(Debug, thiserror::Error)]
 enum SshAuthorityError {

@@ -15,13 +15,14 @@ use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
 
-use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form::confirm_on_terminal;
-use crate::error::CommandError;
-use crate::printer::GOOD;
-use crate::render::plan::count_text;
 use muster_files::files::{self, FileAccessError};
+
+use crate::commands::plugin::args::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
+use crate::display::plan::count_text;
+use crate::display::printer::GOOD;
+use crate::outcome::error::CommandError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form::confirm_on_terminal;
 
 /// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";

@@ -6,10 +6,10 @@ use muster_calls::DdlStoreError;
 use muster_client::FleetRequestError;
 use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 
-use crate::cli::plugin::PluginCheckArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::commands::form;
-use crate::render::ddl_check::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
+use crate::commands::plugin::args::PluginCheckArgs;
+use crate::commands::plugin::check_output::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form;
 
 /// Checks all files, even after an error.
 pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {

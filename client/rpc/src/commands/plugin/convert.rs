@@ -9,10 +9,10 @@ use muster_ddl::MAX_DDL_BYTES;
 use muster_files::files::{FileAccessError, file_error, read_text};
 use muster_operations::bundle::{ConvertedDdl, ConvertedDdlKind, RubyDdlProblem, convert_ruby_ddl};
 
-use crate::cli::plugin::PluginConvertArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::error::CommandError;
-use crate::render::escape_to_line;
+use crate::commands::plugin::args::PluginConvertArgs;
+use crate::display::escape_to_line;
+use crate::outcome::error::CommandError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// A line of a Ruby DDL that cannot be converted.
 #[derive(Debug, thiserror::Error)]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use muster_files::files::{FileAccessError, file_error};
 
-use crate::cli::plugin::PluginGenerateArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::error::CommandError;
-use crate::skeleton;
-use crate::skeleton::{SkeletonError, SkeletonFile};
+use crate::commands::plugin::args::PluginGenerateArgs;
+use crate::commands::plugin::skeleton;
+use crate::commands::plugin::skeleton::{SkeletonError, SkeletonFile};
+use crate::outcome::error::CommandError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 impl CommandError for SkeletonError {
     fn exit_code(&self) -> CommandExitCode {

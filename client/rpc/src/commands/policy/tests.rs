@@ -7,12 +7,12 @@ use std::path::Path;
 use clap::Parser as _;
 use tempfile::TempDir;
 
-use super::{CommandContext, CommandResult, PolicyCommand, run};
 use crate::cli::{Cli, Command, Deferred};
-use crate::environment::ProcessEnvironment;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
-use crate::printer::testing::printer;
+use crate::commands::policy::{CommandContext, CommandResult, PolicyCommand, run};
+use crate::display::printer::VerbosityLevel;
+use crate::display::printer::testing::printer;
+use crate::outcome::exit::CommandExitCode;
+use crate::session::environment::ProcessEnvironment;
 
 const SERVICE: &str = "policy default deny\n\
     allow\tadmins\t*\t*\n\

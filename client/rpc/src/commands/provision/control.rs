@@ -4,12 +4,12 @@
 use muster_contract::provisioner::NodeControlOutput;
 use muster_wire::identity::Identity;
 
-use super::service::ProvisionerClient;
-use crate::cli::provision::ProvisionRetireArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::org::revoke::revoke_nodes;
-use crate::printer::{BAD, GOOD};
-use crate::terminal::{ask_confirmation, is_terminal};
+use crate::commands::provision::args::ProvisionRetireArgs;
+use crate::commands::provision::service::ProvisionerClient;
+use crate::display::printer::{BAD, GOOD};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::terminal::{ask_confirmation, is_terminal};
 
 pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
     match ProvisionerClient::find_hosts(cx).await? {

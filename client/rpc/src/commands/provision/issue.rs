@@ -8,10 +8,12 @@ use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 use uuid::Uuid;
 
-use crate::cli::provision::{BootstrapTokenArgs, ProvisionHostArgs, ProvisionReleaseArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::org::{add, names, newcomers};
-use crate::printer::GOOD;
+use crate::commands::provision::args::{
+    BootstrapTokenArgs, ProvisionHostArgs, ProvisionReleaseArgs,
+};
+use crate::display::printer::GOOD;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// `rpc provision token`: issues a bootstrap token. Prints the path of the credentials as data.
 pub async fn issue_token(args: BootstrapTokenArgs, cx: CommandContext<'_>) -> CommandResult {

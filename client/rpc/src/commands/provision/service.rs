@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use muster_client::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
-use crate::commands::context::{CommandContext, Result};
-use crate::commands::inquiry;
-use crate::progress::ProgressReporter;
+use crate::report::progress::ProgressReporter;
+use crate::request::inquiry;
+use crate::session::context::{CommandContext, Result};
 
 const PROVISIONER_AGENT: &str = "provisioner";
 

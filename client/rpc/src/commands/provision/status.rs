@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use muster_contract::provisioner::ProvisionerStatusOutput;
 
-use super::service::ProvisionerClient;
-use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::cli::value_name;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form;
-use crate::render::provision::{
+use crate::commands::provision::args::{ProvisionStatusArgs, ProvisionWatchArgs};
+use crate::commands::provision::output::{
     ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
     render_overview_table,
 };
+use crate::commands::provision::service::ProvisionerClient;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form;
 
 /// Shows the state once.
 pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandResult {

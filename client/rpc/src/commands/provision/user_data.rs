@@ -15,10 +15,10 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
-use crate::cli::provision::{ConfigSetting, UserDataArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::printer::OutputPrinter;
-use crate::render::time::format_time;
+use crate::commands::provision::args::{ConfigSetting, UserDataArgs};
+use crate::display::printer::OutputPrinter;
+use crate::display::time::format_time;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 const MAX_CREDS_BYTES: u64 = 64 * 1024;
 /// Limit of the strictest cloud for user data, in bytes.

@@ -1,9 +1,9 @@
 //! `rpc puppet enable`, `disable` and `restart`: shortcuts for ordinary requests.
 
-use super::PUPPET_AGENT;
-use crate::cli::puppet::{PuppetChangeArgs, PuppetDisableArgs, PuppetRestartArgs};
-use crate::commands::context::{CommandContext, CommandResult};
-use crate::commands::request::send_words;
+use crate::commands::puppet::PUPPET_AGENT;
+use crate::commands::puppet::args::{PuppetChangeArgs, PuppetDisableArgs, PuppetRestartArgs};
+use crate::request::send::send_words;
+use crate::session::context::{CommandContext, CommandResult};
 
 const RESTART_AGENT: &str = "restart";
 

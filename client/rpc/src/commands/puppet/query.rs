@@ -2,14 +2,16 @@
 
 use serde::Serialize;
 
-use super::PUPPET_AGENT;
-use crate::cli::filters::QueryArgs;
-use crate::commands::context::{CommandContext, CommandResult};
-use crate::commands::inquiry::{QueryResult, query_nodes};
-use crate::render::json::ReportDocument;
-use crate::render::puppet::count::{PuppetCountDocument, PuppetNodeTotals};
-use crate::render::puppet::status::{PuppetStatusDocument, node_states, render_status_table};
-use crate::render::puppet::summary::LastRunsSummary;
+use crate::commands::puppet::PUPPET_AGENT;
+use crate::commands::puppet::output::count::{PuppetCountDocument, PuppetNodeTotals};
+use crate::commands::puppet::output::status::{
+    PuppetStatusDocument, node_states, render_status_table,
+};
+use crate::commands::puppet::output::summary::LastRunsSummary;
+use crate::flags::filters::QueryArgs;
+use crate::report::documents::ReportDocument;
+use crate::request::inquiry::{QueryResult, query_nodes};
+use crate::session::context::{CommandContext, CommandResult};
 
 pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let result = query_nodes(&args, (PUPPET_AGENT, "status"), &[], cx).await?;

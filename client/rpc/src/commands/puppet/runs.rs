@@ -15,16 +15,18 @@ use muster_contract::puppet::LastRunSummaryOutput;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use super::PUPPET_AGENT;
-use super::output::{PuppetOutput, PuppetOutputForm};
-use super::resume::{RemainingRollout, remaining_rollout};
-use crate::cli::puppet::{PuppetRolloutArgs, PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
-use crate::commands::context::{CommandContext, CommandResult, Result, describe_change};
-use crate::commands::inquiry::{ask_nodes, plan_action};
-use crate::commands::request::save::{JobCandidate, open_journal};
-use crate::progress::ProgressReporter;
-use crate::render::plan::{list_sample_nodes, node_count_text};
-use crate::render::puppet::status::{describe_idle_nodes, node_states};
+use crate::commands::puppet::PUPPET_AGENT;
+use crate::commands::puppet::args::{
+    PuppetRolloutArgs, PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs,
+};
+use crate::commands::puppet::output::status::{describe_idle_nodes, node_states};
+use crate::commands::puppet::resume::{RemainingRollout, remaining_rollout};
+use crate::commands::puppet::run_output::{PuppetOutput, PuppetOutputForm};
+use crate::display::plan::{list_sample_nodes, node_count_text};
+use crate::report::progress::ProgressReporter;
+use crate::request::inquiry::{ask_nodes, plan_action};
+use crate::request::save::{JobCandidate, open_journal};
+use crate::session::context::{CommandContext, CommandResult, Result, describe_change};
 
 #[expect(clippy::struct_excessive_bools, reason = "the flags of the command line")]
 struct RequestedRollout<'a> {

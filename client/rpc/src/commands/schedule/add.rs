@@ -12,17 +12,19 @@ use muster_wire::sign::EnvelopeSignError;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::spec::{NewSchedule, build_schedule};
-use crate::cli::schedule::ScheduleAddArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form;
-use crate::error::CommandError;
-use crate::progress::ProgressReporter;
-use crate::render::schedule::{ScheduleDocument, render_added_schedule, render_schedule_question};
+use crate::commands::schedule::args::ScheduleAddArgs;
+use crate::commands::schedule::output::{
+    ScheduleDocument, render_added_schedule, render_schedule_question,
+};
+use crate::commands::schedule::spec::{NewSchedule, build_schedule};
+use crate::outcome::error::CommandError;
+use crate::report::progress::ProgressReporter;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleSignError {
-    #[error("`--until` is in the past: {}", crate::render::time::format_time_millis(*.0))]
+    #[error("`--until` is in the past: {}", crate::display::time::format_time_millis(*.0))]
     Past(Millis),
     #[error(
         "`--until` is {} away; a schedule lasts at most {}",

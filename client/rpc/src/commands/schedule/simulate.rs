@@ -11,14 +11,14 @@ use muster_schedule::{
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 
-use super::add::{check_end, read_spec};
-use super::connect;
-use super::spec::{NewSchedule, ScheduleArgsError, build_schedule};
-use crate::cli::schedule::ScheduleSimulateArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::commands::form;
-use crate::progress::ProgressReporter;
-use crate::render::schedule_load::{SimulationDocument, render_simulation};
+use crate::commands::schedule::add::{check_end, read_spec};
+use crate::commands::schedule::args::ScheduleSimulateArgs;
+use crate::commands::schedule::connect;
+use crate::commands::schedule::load_output::{SimulationDocument, render_simulation};
+use crate::commands::schedule::spec::{NewSchedule, ScheduleArgsError, build_schedule};
+use crate::report::progress::ProgressReporter;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::form;
 
 /// The simulated time: one day.
 const SIMULATED_MILLIS: u64 = 24 * 60 * 60 * 1000;

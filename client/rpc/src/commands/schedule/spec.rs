@@ -5,11 +5,11 @@ use muster_schedule::{CompiledSchedule, ScheduleBlackout, ScheduleError, Schedul
 use muster_wire::identity::{NameError, SubjectName};
 use serde_json::{Map, Value};
 
-use crate::cli::filters::FilterArgs;
-use crate::cli::schedule::{BlackoutArg, ScheduleSpecArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, Result};
-use crate::error::CommandError;
-use crate::input_values::{StdinUse, read_input_values};
+use crate::commands::schedule::args::{BlackoutArg, ScheduleSpecArgs};
+use crate::flags::filters::FilterArgs;
+use crate::outcome::error::CommandError;
+use crate::request::input_values::{StdinUse, read_input_values};
+use crate::session::context::{CommandContext, CommandExitCode, Result};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleArgsError {

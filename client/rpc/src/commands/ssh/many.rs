@@ -6,8 +6,8 @@ use std::process::{ExitStatus, Stdio};
 use futures_util::{StreamExt as _, stream};
 use muster_client::{SshProgram, SshTarget, program_arguments, read_capped};
 
-use super::SshCommandError;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::ssh::SshCommandError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// Most bytes of a node's output that are kept; the rest is dropped.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;

@@ -14,8 +14,8 @@ use muster_organisation::{
 use muster_wire::identity::Identity;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
-use crate::cli::org::OrgRevokeArgs;
-use crate::commands::context::Error;
+use crate::commands::org::args::OrgRevokeArgs;
+use crate::session::context::Error;
 
 const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 

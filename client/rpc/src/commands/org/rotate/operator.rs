@@ -5,9 +5,9 @@ use muster_base::unix_millis_now;
 use muster_organisation::{BrokerOperators, Organisation, RotationStart};
 use muster_wire::token::PublicKey;
 
-use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::commands::org::push;
-use crate::printer::{GOOD, OutputPrinter};
+use crate::display::printer::{GOOD, OutputPrinter};
+use crate::session::context::{CommandExitCode, CommandResult};
 
 /// Adds the statement that names the next operator to the account tokens, and pushes them.
 pub(super) async fn start_rotation(
@@ -65,7 +65,7 @@ async fn is_accepted_by_broker(
     organisation: &Organisation,
     next: PublicKey,
     printer: &OutputPrinter,
-) -> crate::commands::context::Result<bool> {
+) -> crate::session::context::Result<bool> {
     let BrokerOperators { accepting, refusing } = organisation.find_broker_operators(next).await?;
     if refusing.is_empty() {
         printer.print_message(format_args!(

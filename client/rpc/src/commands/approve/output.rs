@@ -1,0 +1,57 @@
+//! Renders a proposal with everything that it will do, for review before approval.
+
+use muster_ddl::ActionSchema;
+use muster_wire::approval::OpenProposal;
+
+use crate::display::columns::format_columns;
+use crate::display::printer::{BAD, STRONG, WARNING};
+use crate::display::time::format_time_millis;
+use crate::display::value::{hang_lines, value_lines};
+use crate::display::{TextPage, node_count_text};
+
+/// `action` is its DDL, if known; `over` marks an expired proposal.
+pub fn render_proposal(
+    proposed: &OpenProposal,
+    action: Option<&ActionSchema>,
+    is_expired: bool,
+    width: usize,
+) -> String {
+    let (proposal, caller) = (&proposed.proposal, &proposed.caller);
+    let expiry = format_time_millis(proposal.expires_at);
+    let mut page = TextPage::default();
+    page.push_line(format_args!(
+        "{STRONG}{}{STRONG:#} proposes to call {STRONG}{} {}{STRONG:#}",
+        proposal.caller, proposal.agent, proposal.action
+    ));
+    if let Some(action) = action {
+        page.push_line(format_args!("  {}", action.description()));
+    }
+    page.push_gap();
+    for (name, value) in &proposal.inputs.clear {
+        let prefix = format!("  {name}: ");
+        let value_width = width.saturating_sub(prefix.chars().count());
+        for line in hang_lines(&prefix, value_lines(value, value_width)) {
+            page.push_line(line);
+        }
+    }
+    for name in proposal.inputs.secret.keys() {
+        page.push_line(format_args!("  {name}: {WARNING}secret, not shown{WARNING:#}"));
+    }
+    if proposal.inputs.clear.is_empty() && proposal.inputs.secret.is_empty() {
+        page.push_line("  no inputs");
+    }
+    page.push_gap();
+    let names: Vec<&str> = proposal.nodes.iter().map(AsRef::as_ref).collect();
+    let nodes = node_count_text(names.len());
+    page.push_line(format_args!("on {nodes} of {}:", proposal.collective));
+    page.push_text(format_columns(&names, 2, width));
+    page.push_gap();
+    page.push_line(format_args!("once on each node, valid until {expiry}"));
+    page.push_line(format_args!("proposed with the key {}", caller.key));
+    if is_expired {
+        page.push_line(format_args!(
+            "{BAD}the proposal has expired: nodes no longer accept it{BAD:#}"
+        ));
+    }
+    page.into_text()
+}

@@ -1,0 +1,153 @@
+//! `rpc config`: deploys files to the daemons of nodes, reverts deployments, and shows them.
+
+pub mod args;
+pub mod output;
+
+use std::path::Path;
+
+use muster_client::{
+    DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
+};
+use muster_policy::{GROUPS_FILE_NAME, PolicySet, PolicySource, RuleVerdict};
+
+use crate::commands::config::args::{ConfigChangeArgs, ConfigCommand, ConfigDeployArgs};
+use crate::commands::config::output::{
+    ConfigStatusDocument, DeployView, read_states, render_states,
+};
+use crate::display::plan::RolloutPreview;
+use crate::flags::filters::QueryArgs;
+use crate::outcome::error::CommandError;
+use crate::report::documents::ReportDocument;
+use crate::report::progress::ProgressReporter;
+use crate::request::chosen_nodes::find_chosen_nodes;
+use crate::request::inquiry::query_nodes;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form;
+
+const CONFIG_AGENT: &str = "config";
+/// The directory of policies in a deployment.
+const POLICIES_DIRECTORY: &str = "policies/";
+
+impl CommandError for DeployDirectoryError {}
+
+/// A policy of the directory has an error: every node would refuse it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; nothing was sent")]
+struct BrokenPolicyError(String);
+
+impl CommandError for BrokenPolicyError {
+    fn hints(&self) -> Vec<String> {
+        vec!["run `rpc policy check DIR/policies` to list all errors and warnings".to_owned()]
+    }
+}
+
+/// A revert on all nodes must be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("`rpc config revert` without a filter changes all nodes")]
+struct AllNodesError;
+
+impl CommandError for AllNodesError {
+    fn hints(&self) -> Vec<String> {
+        vec!["name nodes with a filter such as -C CLASS, or add --all".to_owned()]
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        CommandExitCode::Usage
+    }
+}
+
+pub async fn run(command: ConfigCommand, cx: CommandContext<'_>) -> CommandResult {
+    match command {
+        ConfigCommand::Deploy(args) => deploy(*args, cx).await,
+        ConfigCommand::Revert(args) => {
+            if !args.all && !cx.read_target(&args.change.filters)?.is_filtered() {
+                return Err(AllNodesError.into());
+            }
+            change_nodes(DeployChange::Revert, "the files from before", &args.change, cx).await
+        }
+        ConfigCommand::Status(args) => show_states(*args, cx).await,
+    }
+}
+
+async fn deploy(args: ConfigDeployArgs, cx: CommandContext<'_>) -> CommandResult {
+    let directory = DeployDirectory::read(&args.directory)?;
+    check_policies(&args.directory, &directory)?;
+    let what = args.directory.display().to_string();
+    let change = DeployChange::Deploy { directory: &directory, noop: args.noop };
+    change_nodes(change, &what, &args.change, cx).await
+}
+
+/// Finds typing errors before anything is sent. Each node checks the policies together with its own.
+fn check_policies(path: &Path, directory: &DeployDirectory) -> Result<(), BrokenPolicyError> {
+    let is_policy = |name: &str| name.starts_with(POLICIES_DIRECTORY);
+    let policies = directory.files.iter().filter(|(name, _)| is_policy(name));
+    let source = |(name, text): (&String, &String)| PolicySource {
+        path: path.join(name),
+        text: Ok(text.clone()),
+    };
+    let is_groups = |source: &PolicySource| {
+        source.path.file_name().is_some_and(|name| name == GROUPS_FILE_NAME)
+    };
+    let (groups, policies): (Vec<_>, Vec<_>) = policies.map(source).partition(is_groups);
+    let (_, problems) = PolicySet::new(policies, groups.into_iter().next(), RuleVerdict::Deny);
+    match problems.first() {
+        Some(problem) => Err(BrokenPolicyError(problem.to_string())),
+        None => Ok(()),
+    }
+}
+
+async fn change_nodes(
+    change: DeployChange<'_>,
+    what: &str,
+    args: &ConfigChangeArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = form::parse_json_form(&args.json)?;
+    let target = cx.read_target(&args.filters)?.with_agent(CONFIG_AGENT)?;
+    let settings = cx.load_settings()?;
+    let progress = ProgressReporter::new(cx.printer, json.is_none());
+    let (fleet, found) = find_chosen_nodes(&settings, &target, &args.pace, &progress, cx).await?;
+    let (limits, pause) = (args.pace.batches.limits(), args.pace.pause());
+    let (action, is_noop) = match change {
+        DeployChange::Deploy { noop, .. } => ("deploy", noop),
+        DeployChange::Revert => ("revert", false),
+    };
+    let name = format!("{action} {what}");
+    let preview =
+        RolloutPreview { request: (CONFIG_AGENT, &name), nodes: &found.nodes, limits, pause };
+    let conditions = (is_noop, found.nodes.len(), args.yes);
+    cx.confirm_request(&settings, conditions, || preview.render_text()).await?;
+    let request = DeployRequest { change, confirm: args.confirm(), limits, pause };
+    let report = fleet.deploy_config(&request, found, &progress).await?;
+    let view = DeployView { report: &report, confirm: args.confirm() };
+    if let Some(form) = &json {
+        cx.print_json(&view.document(), form)?;
+    } else if report.nodes.is_empty() {
+        cx.report_no_nodes(&target);
+    } else {
+        cx.printer.print_text(view.render_nodes())?;
+        cx.printer.print_message(view.render_totals());
+        print_next_steps(&report, cx);
+    }
+    Ok(CommandExitCode::from(report.outcome()))
+}
+
+fn print_next_steps(report: &DeployReport, cx: CommandContext<'_>) {
+    let has = |name: &str| report.nodes.values().any(|result| result.outcome.as_str() == name);
+    if has("unconfirmed") || has("no_reply") {
+        cx.printer.print_hint("run `rpc config status` to see which files these nodes have");
+    }
+    if report.stop.is_some() && has("confirmed") {
+        cx.printer.print_hint("run `rpc config revert` to restore the files of the nodes that have the new ones, or deploy again: nodes that have them stay as they are");
+    }
+}
+
+async fn show_states(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let result = query_nodes(&args, (CONFIG_AGENT, "status"), &[], cx).await?;
+    let states = read_states(&result.report);
+    let content = ConfigStatusDocument { nodes: &states };
+    let document = ReportDocument::new("muster.config.status.v1", content, &result.report);
+    result.print_answered(&document, || {
+        Ok(cx.printer.print_text(render_states(&states, cx.table_width()))?)
+    })
+}

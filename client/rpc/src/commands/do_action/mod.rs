@@ -1,0 +1,3 @@
+//! `rpc do`: the help of agents and actions.
+
+pub mod output;

@@ -1,0 +1,118 @@
+//! `rpc inventory`: shows all data of one node, and reports about all nodes.
+
+mod ansible;
+pub mod args;
+mod collectives;
+pub mod collectives_output;
+mod export;
+pub mod output;
+mod report;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use muster_calls::discovery::inventory::InventoryError;
+use muster_client::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
+use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_wire::identity::Identity;
+
+use crate::commands::inventory::output::{NodeInventory, NodeInventoryDocument};
+use crate::outcome::error::CommandError;
+use crate::report::progress::ProgressReporter;
+use crate::request::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form;
+use crate::session::seen_names::SeenNamesCache;
+
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryFileError {
+    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
+    Exists { path: PathBuf },
+    #[error("the inventory in {} cannot be used", path.display())]
+    Inventory { path: PathBuf, source: InventoryError },
+}
+
+impl CommandError for InventoryFileError {}
+
+pub async fn run(args: args::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
+    if let Some(path) = &args.validate {
+        return export::validate_file(path, cx);
+    }
+    if args.ansible.ansible {
+        return ansible::run(&args.ansible, &args.query.filters, cx).await;
+    }
+    if let Some(path) = &args.export {
+        return export::run(path, &args, cx).await;
+    }
+    if let Some(text) = &args.template {
+        return report::run(text, &args, cx).await;
+    }
+    match &args.node {
+        Some(node) => show_node(&cx.complete_node_name(node.clone()), &args, cx).await,
+        None => collectives::run(&args, cx).await,
+    }
+}
+
+/// Sends both requests concurrently.
+async fn show_node(
+    node: &Identity,
+    args: &args::InventoryArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = form::parse_json_form(&args.query.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let target = TargetSelection::for_collective(args.query.filters.target.clone());
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let inventory_plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
+    let statistics_plan = plan_action(&schemas, (RPCUTIL_AGENT, "daemon_stats"), &[])?;
+    let progress = ProgressReporter::new(cx.printer, false);
+    let (inventory, statistics) = tokio::try_join!(
+        ask_node(&fleet, &inventory_plan, node, &progress),
+        ask_node(&fleet, &statistics_plan, node, &progress),
+    )?;
+    let page = NodeInventory { node, known: &inventory, statistics: &statistics };
+    if let Some(json) = &json {
+        cx.print_json(&NodeInventoryDocument::new(page), json)?;
+    } else if inventory.stats.response_count() + statistics.stats.response_count() > 0 {
+        cx.printer.print_text(page.render_text(cx.width()))?;
+    }
+    remember_inventories(&inventory, cx);
+    print_problems(node, &[&inventory, &statistics], cx);
+    let exit = CommandExitCode::from(inventory.stats.outcome());
+    Ok(exit.max(statistics.stats.outcome().into()))
+}
+
+/// Saves the names in the inventories for completion.
+pub fn remember_inventories(inventory: &RequestReport, cx: CommandContext<'_>) {
+    let mut seen = SeenNamesCache::default();
+    for reply in inventory.replies.iter().filter(|reply| reply.is_ok()) {
+        seen.add_inventory(reply.typed_outputs::<RpcutilInventoryOutput>());
+        seen.nodes.insert(reply.node.to_string());
+    }
+    cx.remember_names(seen);
+}
+
+/// Prints errors that the page does not contain, each one once.
+fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContext<'_>) {
+    let mut problems = BTreeSet::new();
+    for report in reports {
+        let stats = &report.stats;
+        if stats.not_connected.contains(node) {
+            problems.insert(format!("{node} is not connected"));
+        } else if stats.missing.contains(node) {
+            problems.insert(format!("{node} does not reply"));
+        }
+        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+            let (action, message) = (&report.action, reply.message.line());
+            problems.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
+        }
+    }
+    for problem in problems {
+        cx.printer.print_error(problem);
+    }
+    cx.suggest_nodes(reports.iter().take(1).flat_map(|report| &report.stats.not_connected));
+    for report in reports {
+        cx.warn_of_gaps(report);
+    }
+}

@@ -1,0 +1,242 @@
+//! Renders everything about one node: daemon statistics, agents, data sources, classes and facts.
+
+use std::time::Duration;
+
+use muster_base::format_duration;
+use muster_client::{NodeReply, RequestReport};
+use muster_contract::rpcutil::{
+    AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
+};
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::display::TextPage;
+use crate::display::columns::format_columns;
+use crate::display::printer::STRONG;
+use crate::display::value::{hang_lines, value_lines};
+use crate::report::documents::RequestStatsDocument;
+
+/// A node's replies about itself; parts without a reply are absent.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeInventory<'a> {
+    pub node: &'a Identity,
+    /// The result of `rpcutil inventory`.
+    pub known: &'a RequestReport,
+    /// The result of `rpcutil daemon_stats`.
+    pub statistics: &'a RequestReport,
+}
+
+impl NodeInventory<'_> {
+    pub fn render_text(&self, width: usize) -> String {
+        let mut page = TextPage::default();
+        page.push_line(format_args!("Inventory for {STRONG}{}{STRONG:#}:", self.node));
+        let inventory: Option<RpcutilInventoryOutput> =
+            first_reply(self.known).map(NodeReply::typed_outputs);
+        if let Some(statistics) = first_reply(self.statistics) {
+            let statistics = render_statistics(&statistics.typed_outputs(), inventory.as_ref());
+            add_section("Server Statistics", &statistics, &mut page);
+        }
+        if let Some(inventory) = inventory {
+            for (title, names) in [
+                ("Agents", &inventory.agents),
+                ("Data Plugins", &inventory.data_plugins),
+                ("Configuration Management Classes", &inventory.classes),
+            ] {
+                let names = format_columns(names, 6, width);
+                add_section(title, &names, &mut page);
+            }
+            let problems = render_agent_problems(&inventory.agent_problems);
+            if !problems.is_empty() {
+                add_section("Agents That Cannot Be Offered", &problems, &mut page);
+            }
+            add_section("Facts", &render_facts(&inventory.facts, width), &mut page);
+        }
+        page.into_text()
+    }
+}
+
+/// Renders the daemon's statistics and its collectives; leaves out values that the node did not report.
+fn render_statistics(
+    statistics: &RpcutilDaemonStatsOutput,
+    inventory: Option<&RpcutilInventoryOutput>,
+) -> String {
+    let count = |count: Option<u64>| Some(count?.to_string());
+    let text = |text: &Option<String>| text.clone();
+    let processor_time = statistics.times.and_then(|CpuTimes { user, system }| {
+        let format = |seconds| Duration::try_from_secs_f64(seconds).map(format_duration);
+        let (total, system) = (format(user + system).ok()?, format(system).ok()?);
+        Some(format!("{total}, {system} of it system time"))
+    });
+    let rows = [
+        ("Version", text(&statistics.version)),
+        ("Start Time", statistics.starttime.map(crate::display::time::format_time)),
+        ("Config File", text(&statistics.configfile)),
+        ("Process ID", count(statistics.pid.map(u64::from))),
+        ("Threads", count(statistics.threads)),
+        ("Memory", statistics.memory_bytes.map(|bytes| format!("{} MiB", bytes / (1024 * 1024)))),
+        ("Total Messages", count(statistics.total)),
+        ("Messages Passed Filters", count(statistics.passed)),
+        ("Messages Filtered", count(statistics.filtered)),
+        ("Messages Not Authentic", count(statistics.unvalidated)),
+        ("Expired Messages", count(statistics.ttlexpired)),
+        ("Replayed Messages", count(statistics.replayed)),
+        ("Denied Requests", count(statistics.denied)),
+        ("Replies Sent", count(statistics.replies)),
+        ("Total Processor Time", processor_time),
+    ];
+    let mut page = TextPage::default();
+    let mut row = |title: &str, value: &str| page.push_line(format_args!("{title:>30}: {value}"));
+    for (title, value) in rows {
+        if let Some(value) = value {
+            row(title, &value);
+        }
+    }
+    if let Some(inventory) = inventory {
+        let collectives = inventory.collectives.join(", ");
+        row("Collectives", &collectives);
+        let main = text(&inventory.main_collective);
+        row("Main Collective", main.as_deref().unwrap_or("none"));
+    }
+    page.into_text()
+}
+
+fn add_section(title: &str, body: &str, page: &mut TextPage) {
+    page.push_gap();
+    page.push_line(format_args!("   {STRONG}{title}:{STRONG:#}"));
+    page.push_text(if body.is_empty() { "      none\n" } else { body });
+}
+
+/// The reply, if it is a success.
+fn first_reply(report: &RequestReport) -> Option<&NodeReply> {
+    report.replies.first().filter(|reply| reply.is_ok())
+}
+
+/// Renders invalid agent files and their errors; an earlier version of such an agent may still be available.
+fn render_agent_problems(problems: &[AgentProblemRow]) -> String {
+    let mut page = TextPage::default();
+    for AgentProblemRow { path, problem, .. } in problems {
+        page.push_line(format_args!("      {path}"));
+        page.push_line(format_args!("         {problem}"));
+    }
+    page.into_text()
+}
+
+fn render_facts(facts: &Map<String, Value>, width: usize) -> String {
+    let mut page = TextPage::default();
+    for (name, value) in facts {
+        let prefix = format!("      {name} => ");
+        let value_width = width.saturating_sub(prefix.chars().count());
+        let lines = value_lines(value, value_width);
+        let is_outline = lines.len() > 1 && (value.is_object() || value.is_array());
+        if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
+            page.push_line(prefix);
+            for line in lines {
+                page.push_line(format_args!("         {line}"));
+            }
+        } else {
+            for line in hang_lines(&prefix, lines) {
+                page.push_line(line);
+            }
+        }
+    }
+    page.into_text()
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct NodeInventoryDocument<'a> {
+    schema: &'static str,
+    node: &'a Identity,
+    inventory: Option<&'a Map<String, Value>>,
+    daemon_stats: Option<&'a Map<String, Value>>,
+    errors: Vec<&'a str>,
+    request_stats: [RequestStatsDocument<'a>; 2],
+}
+
+impl<'a> NodeInventoryDocument<'a> {
+    pub fn new(inventory: NodeInventory<'a>) -> Self {
+        let NodeInventory { node, known, statistics } = inventory;
+        let replies = known.replies.iter().chain(&statistics.replies);
+        let failed = replies.filter(|reply| !reply.is_ok());
+        Self {
+            schema: "muster.inventory.v1",
+            node,
+            inventory: first_reply(known).map(|reply| &reply.data),
+            daemon_stats: first_reply(statistics).map(|reply| &reply.data),
+            errors: failed.map(|reply| reply.message.raw()).collect(),
+            request_stats: [
+                RequestStatsDocument::new(&known.stats),
+                RequestStatsDocument::new(&statistics.stats),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{NodeInventory, NodeInventoryDocument};
+    use crate::display::WIDTH;
+    use crate::display::fixtures::{plain, reply, report};
+    use crate::report::documents as json;
+
+    #[test]
+    fn renders_the_inventory_of_a_node() {
+        let inventory = json!({
+            "agents": ["puppetral", "rpcutil", "service"],
+            "facts": {
+                "country": "de",
+                "os": {"family": "Debian", "release": {"major": "12"}},
+                "disks": ["sda", "sdb"],
+                "banner": "hello\nworld",
+                "evil\u{1b}": "\u{1b}]0;owned\u{7}",
+            },
+            "classes": ["apache", "mysql::master"],
+            "version": "1.0.0",
+            "main_collective": "muster",
+            "collectives": ["muster", "eu"],
+            "data_plugins": [],
+        });
+        let statistics = json!({
+            "threads": 4, "agents": ["rpcutil"], "pid": 4711, "times": {"user": 0.05, "system": 0.02},
+            "validated": 3, "unvalidated": 0, "passed": 2, "filtered": 1, "starttime": 1_767_225_600, "total": 3,
+            "replies": 1, "configfile": "/etc/muster/rpcd.toml", "version": "1.0.0", "ttlexpired": 0,
+            "replayed": 0, "denied": 0, "memory_bytes": 12_582_912,
+        });
+        let name = "dev1.example.net";
+        let inventory = report("rpcutil", "inventory", vec![reply(name, 0, "OK", inventory)]);
+        let statistics = report("rpcutil", "daemon_stats", vec![reply(name, 0, "OK", statistics)]);
+        let node = name.parse().unwrap();
+        let page = NodeInventory { node: &node, known: &inventory, statistics: &statistics };
+        insta::assert_snapshot!("inventory", plain(&page.render_text(WIDTH)));
+        insta::assert_snapshot!(
+            "inventory_json",
+            json::to_safe_text(&NodeInventoryDocument::new(page)).unwrap()
+        );
+    }
+
+    #[test]
+    fn refused_parts_are_omitted() {
+        let name = "dev1.example.net";
+        let problem =
+            json!({"agent": "disk", "path": "/etc/muster/ddl/disk.json", "problem": "no JSON"});
+        let known = json!({"agents": ["rpcutil"], "agent_problems": [problem]});
+        let inventory = report("rpcutil", "inventory", vec![reply(name, 0, "OK", known)]);
+        let statistics =
+            report("rpcutil", "daemon_stats", vec![reply(name, 5, "denied", json!({}))]);
+        let node = name.parse().unwrap();
+        let page = NodeInventory { node: &node, known: &inventory, statistics: &statistics };
+        let text = plain(&page.render_text(WIDTH));
+        assert!(!text.contains("Server Statistics"), "{text}");
+        assert!(text.contains("      rpcutil\n"), "{text}");
+        let problem = "Offered:\n      /etc/muster/ddl/disk.json\n         no JSON\n";
+        assert!(text.contains(problem), "{text}");
+        assert_eq!(
+            serde_json::to_value(NodeInventoryDocument::new(page)).unwrap()["errors"],
+            json!(["denied"])
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! `rpc listen`: prints the replies to requests that were sent with `--reply-to`, in the format of the request command.
+
+pub mod args;
+
+use muster_client::{
+    FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection,
+};
+
+use crate::commands::listen::args::ListenArgs;
+use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::form;
+
+pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> CommandResult {
+    run_with_form(&args.output, cx, async |form| listen_for_replies(&args, form, cx).await).await
+}
+
+async fn listen_for_replies(
+    args: &ListenArgs,
+    form: &RequestOutputForm,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let settings = cx.load_settings_if_any()?;
+    let schemas = cx.load_schemas(settings.as_ref())?;
+    let words =
+        RequestWords { agent: args.agent.clone(), action: args.action.clone(), inputs: Vec::new() };
+    let (ddl, action) = schemas.find_action(&words)?;
+    form.check_outputs(action)?;
+    let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
+    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
+    let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
+    let output = RequestOutput::new(form, filter, &args.output, action, cx);
+    let request = ListenRequest {
+        mailbox: &args.mailbox,
+        ddl,
+        action,
+        request: args.request,
+        expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        time: args.timeout,
+    };
+    let shows_progress = args.output.wants_progress(action);
+    let print_ready = |subject: &str| {
+        cx.printer.print_message(format_args!("Listening on {subject}"));
+    };
+    let replies = fleet.listen_for_replies(request, print_ready, |update| match update {
+        FleetRequestUpdate::Progress(_) if !shows_progress => Ok(()),
+        update => output.print_news(update),
+    });
+    let mut report = replies.await?;
+    if args.output.sort {
+        report.replies.sort_by(|a, b| a.node.cmp(&b.node));
+    }
+    output.print_end(&report, None)?;
+    cx.warn_of_gaps(&report);
+    let interrupted = report.stats.gaps.contains(&ResultGap::Interrupted);
+    Ok(if report.stats.response_count() == 0 && !interrupted {
+        CommandExitCode::NoneAnswered
+    } else {
+        report.stats.outcome().into()
+    })
+}

@@ -1,0 +1,307 @@
+//! `rpc nodes`, `rpc node` and `rpc check-registration`: what the directory knows.
+
+pub mod args;
+pub mod history_output;
+pub mod node_history;
+pub mod node_order;
+pub mod output;
+pub mod point_in_time;
+
+use std::time::Duration;
+
+use muster_calls::DirectoryError;
+use muster_client::{
+    FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
+};
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use tokio::time::sleep;
+
+use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
+use crate::commands::nodes::output::{
+    ShownNodes, render_facets, render_node, render_node_names, render_node_table,
+    render_registration_check,
+};
+use crate::display::node_count_text;
+use crate::display::yaml::to_yaml;
+use crate::outcome::error::ResultWriteError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::session::form;
+use crate::session::form::{JsonForm, OutputFormError};
+
+/// Pause before changes are requested again.
+const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The document of `rpc nodes -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RegisteredNodesDocument {
+    schema: &'static str,
+    nodes: Vec<DirectoryNodeRow>,
+    stale: usize,
+    current: bool,
+}
+
+/// The document of `rpc nodes --facets -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RegisteredFacetsDocument {
+    schema: &'static str,
+    fact: String,
+    #[serde(flatten)]
+    output: DirectoryFacetsOutput,
+}
+
+/// The document of `rpc node -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RegisteredNodeDocument {
+    schema: &'static str,
+    verified: Option<bool>,
+    #[serde(flatten)]
+    output: DirectoryShowOutput,
+}
+
+pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.named.add_to(&mut args.filters);
+    let target = cx.read_target(&args.filters)?;
+    let json = form::parse_json_form(&args.json)?;
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    if !args.forget.is_empty() {
+        return forget_nodes(&fleet, &args.forget, cx).await;
+    }
+    let mut fields = args.fields.clone();
+    let sorted_by = args.sort.iter().map(|order| order.path.clone());
+    fields.extend(sorted_by.filter(|path| !args.fields.contains(path)));
+    let options =
+        NodeListOptions { fields: &fields, with_stale: args.stale, with_documents: false };
+    if let Some(fact) = &args.facets {
+        let output = fleet.count_registered(&target, fact, args.stale).await?;
+        let has_values = output.distinct > 0;
+        let schema = "muster.registered-facets.v1";
+        let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
+        cx.print_result(json.as_ref(), &document, || {
+            render_facets(&document.output, cx.table_width())
+        })?;
+        match document.output.total {
+            0 => cx.printer.print_message(format_args!(
+                "no nodes found; looked for {}",
+                target.filter.explain()
+            )),
+            total if !has_values => cx.report_no_values(fact, total),
+            _ => {}
+        }
+        return Ok(CommandExitCode::from_found(has_values));
+    }
+    if args.watch {
+        return watch_nodes(&fleet, &target, &args.fields, cx).await;
+    }
+    let mut list = fleet.list_registered(&target, options).await?;
+    if args.missing {
+        list.nodes.retain(|node| node.state == "missing");
+    }
+    if let Some(order) = &args.sort {
+        order.sort(&mut list.nodes);
+    }
+    let has_nodes = !list.nodes.is_empty();
+    warn_of_gaps(&list, cx);
+    warn_of_unknown_fields(&list, &fields, cx);
+    let document = RegisteredNodesDocument {
+        schema: "muster.registered-nodes.v1",
+        nodes: list.nodes,
+        stale: list.stale,
+        current: list.freshness.current,
+    };
+    if json.is_some() {
+        cx.print_result(json.as_ref(), &document, String::new)?;
+    } else {
+        print_list(&document, &args, cx)?;
+    }
+    if !has_nodes {
+        cx.printer
+            .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
+        cx.suggest_names(&target);
+    }
+    Ok(CommandExitCode::from_found(has_nodes))
+}
+
+fn print_list(
+    document: &RegisteredNodesDocument,
+    args: &NodesArgs,
+    cx: CommandContext<'_>,
+) -> Result<(), Error> {
+    let nodes = &document.nodes;
+    print_in_form(args.output.as_ref(), document, cx, |form| match form {
+        NodeListForm::Name => render_node_names(nodes),
+        form => {
+            let is_wide = matches!(form, NodeListForm::Wide);
+            render_node_table(nodes, &args.fields, is_wide, cx.table_width())
+        }
+    })
+}
+
+/// Prints a document in a form of `--output`; `render` makes the texts of the forms for people: names, a table, a wide table.
+pub fn print_in_form(
+    form: Option<&NodeListForm>,
+    document: &impl Serialize,
+    cx: CommandContext<'_>,
+    render: impl FnOnce(&NodeListForm) -> String,
+) -> Result<(), Error> {
+    let form = form.unwrap_or(&NodeListForm::Table);
+    let text = match form {
+        NodeListForm::Name | NodeListForm::Table | NodeListForm::Wide => render(form),
+        NodeListForm::Json => {
+            return cx.print_result(Some(&JsonForm::default()), document, String::new);
+        }
+        NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
+        NodeListForm::JsonPath(expression) => {
+            let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
+            let text = expression.render(value, cx.printer.prints_raw_values());
+            let text = text.map_err(OutputFormError::JsonPath)?;
+            return Ok(cx.printer.print_value(&text)?);
+        }
+    };
+    Ok(cx.printer.print_text(text)?)
+}
+
+/// Makes the directory forget nodes, one after the other, and reports each.
+async fn forget_nodes(
+    fleet: &FleetConnection,
+    nodes: &[Identity],
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let mut has_failed = false;
+    for node in nodes {
+        match fleet.forget_registered(node).await {
+            Ok(_) => cx.printer.print_line(format_args!("forgot {node}"))?,
+            // The reason has the node's name.
+            Err(FleetRequestError::Directory(
+                DirectoryError::Refused(reason) | DirectoryError::Invalid(reason),
+            )) => {
+                has_failed = true;
+                cx.printer.print_error(reason);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(CommandExitCode::from_verdict(!has_failed))
+}
+
+pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.node = cx.complete_node_name(args.node);
+    let json = form::parse_json_form(&args.json)?;
+    let target = TargetSelection::default();
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    if args.history || args.diff.is_some() {
+        let history = fleet.read_history(&args.node).await?;
+        return node_history::show_history(&args, &history, json.as_ref(), cx);
+    }
+    let shown = fleet.show_registered(args.node.as_str(), args.verify).await;
+    let mut output = shown.inspect_err(|_| cx.suggest_nodes([&args.node]))?;
+    let verified = match output.record.take() {
+        Some(record) if args.verify => {
+            Some(fleet.is_record_authentic(&args.node, &record, &output))
+        }
+        _ if args.verify => Some(false),
+        _ => None,
+    };
+    let schema = "muster.registered-node.v1";
+    let document = RegisteredNodeDocument { schema, verified, output };
+    cx.print_result(json.as_ref(), &document, || render_node(&document.output))?;
+    if verified == Some(false) {
+        cx.printer.print_error(format_args!(
+            "the directory's answer is not what {} signed; do not trust this directory",
+            args.node
+        ));
+    }
+    Ok(CommandExitCode::from_verdict(verified != Some(false)))
+}
+
+pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.filters)?;
+    let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
+    let list = async {
+        let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+        Ok::<_, Error>(fleet.list_registered(&target, options).await?)
+    };
+    match list.await {
+        Ok(list) if !list.freshness.ready => {
+            cx.printer.print_line(format_args!("UNKNOWN: {}", DirectoryError::NotReady))?;
+            Ok(CommandExitCode::NoneAnswered)
+        }
+        Ok(list) if list.nodes.is_empty() => {
+            let looked_for = target.filter.explain();
+            cx.printer.print_text(format!(
+                "UNKNOWN: the directory knows no such node; looked for {looked_for}\n"
+            ))?;
+            Ok(CommandExitCode::NoneAnswered)
+        }
+        Ok(list) => {
+            let old = list.nodes.iter().filter(|node| is_older_than(node, args.interval)).count();
+            let total = list.nodes.len();
+            cx.printer.print_text(render_registration_check(old, total, args.interval))?;
+            Ok(CommandExitCode::from_verdict(old == 0))
+        }
+        Err(error) => {
+            cx.printer.print_line(format_args!("UNKNOWN: {error}"))?;
+            Ok(CommandExitCode::NoneAnswered)
+        }
+    }
+}
+
+/// Whether a node was not seen for this long. One that was not seen since the directory's start is old only once it is missing.
+fn is_older_than(node: &DirectoryNodeRow, seconds: u64) -> bool {
+    node.seen.map_or(node.state == "missing", |seen| seen > seconds)
+}
+
+/// Prints the nodes that match, and then each change.
+async fn watch_nodes(
+    fleet: &FleetConnection,
+    target: &TargetSelection,
+    fields: &[String],
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let mut watch = fleet.watch_registered(target, fields)?;
+    let mut shown = ShownNodes::default();
+    let (mut is_started, mut is_away) = (false, false);
+    loop {
+        match watch.next().await {
+            Ok(update) => {
+                (is_started, is_away) = (true, false);
+                cx.printer.print_text(shown.apply(update).into_text())?;
+            }
+            Err(error) if is_started && error.is_directory_away() => {
+                if !is_away {
+                    cx.printer.print_warning(format_args!("{error}; trying again"));
+                }
+                is_away = true;
+                sleep(WATCH_RETRY_INTERVAL).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Names the fields that no listed node has: probably typing errors.
+fn warn_of_unknown_fields(list: &RegisteredNodeList, fields: &[String], cx: CommandContext<'_>) {
+    let is_unknown =
+        |field: &&String| list.nodes.iter().all(|node| !node.fields.contains_key(*field));
+    for field in fields.iter().filter(is_unknown).filter(|_| !list.nodes.is_empty()) {
+        cx.printer.print_warning(format_args!("no listed node has `{field}`"));
+    }
+}
+
+fn warn_of_gaps(list: &RegisteredNodeList, cx: CommandContext<'_>) {
+    if !list.freshness.current {
+        cx.printer.print_warning(
+            "the directory is not up to date: it has just started, or has lost its connection",
+        );
+    }
+    if list.stale > 0 {
+        let count = node_count_text(list.stale);
+        cx.printer.print_hint(format_args!(
+            "{count} not seen for an hour are left out; --stale shows them"
+        ));
+    }
+}

@@ -1,0 +1,187 @@
+//! Renders what the directory knows: lists, single nodes, counts, and the line for Nagios.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_client::RegisteredUpdate;
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+
+use crate::display::TextPage;
+use crate::display::table::{align_columns, format_rows};
+use crate::display::value::compact_value;
+
+pub fn render_node_table(
+    nodes: &[DirectoryNodeRow],
+    fields: &[String],
+    is_wide: bool,
+    width: usize,
+) -> String {
+    let wide_heading = ["VERSION", "COLLECTIVES", "CLASSES"].map(str::to_owned);
+    let mut heading = ["NODE", "STATE", "SEEN"].map(str::to_owned).to_vec();
+    heading.extend(wide_heading.into_iter().filter(|_| is_wide));
+    heading.extend(fields.iter().cloned());
+    let row = |node: &DirectoryNodeRow| {
+        let mut cells = vec![node.node.clone(), node.state.clone(), age_text(node.seen)];
+        if is_wide {
+            let (collectives, classes) = (node.collectives.join(","), node.classes.to_string());
+            cells.extend([node.version.clone(), collectives, classes]);
+        }
+        cells.extend(
+            fields.iter().map(|field| node.fields.get(field).map_or("-".to_owned(), compact_value)),
+        );
+        cells
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
+    let problem =
+        |node: &DirectoryNodeRow| Some(format!("{}: {}", node.node, node.problem.as_deref()?));
+    format_rows(&rows, width) + &nodes.iter().filter_map(problem).collect::<TextPage>().into_text()
+}
+
+/// The nodes that a live query has shown.
+#[derive(Debug, Default)]
+pub struct ShownNodes(BTreeMap<String, DirectoryNodeRow>);
+
+impl ShownNodes {
+    /// The lines for an update: `+` for a node that matches now, `~` for one whose state or requested facts have changed, `-` for one that does not match any more.
+    pub fn apply(&mut self, update: RegisteredUpdate) -> TextPage {
+        let (nodes, gone) = match update {
+            RegisteredUpdate::Changed { nodes, gone } => (nodes, gone),
+            RegisteredUpdate::All(nodes) => {
+                let present: BTreeSet<&String> = nodes.iter().map(|row| &row.node).collect();
+                let gone = self.0.keys().filter(|name| !present.contains(name));
+                let gone = gone.cloned().collect();
+                (nodes, gone)
+            }
+        };
+        let gone = gone.into_iter().filter(|name| self.0.remove(name).is_some());
+        let mut lines: TextPage = gone.map(|name| format!("- {name}")).collect();
+        for row in nodes {
+            let before = self.0.get(&row.node);
+            let sign = match before {
+                None => '+',
+                Some(before) if before.state == row.state && before.fields == row.fields => {
+                    continue;
+                }
+                Some(_) => '~',
+            };
+            let values = row.fields.iter().map(|(name, value)| format!("  {name}={value}"));
+            let values = values.collect::<Vec<_>>().concat();
+            lines.push_line(format_args!("{sign} {}  {}{values}", row.node, row.state));
+            self.0.insert(row.node.clone(), row);
+        }
+        lines
+    }
+}
+
+/// The names, one per line.
+pub fn render_node_names(nodes: &[DirectoryNodeRow]) -> String {
+    nodes.iter().map(|row| &row.node).collect::<TextPage>().into_text()
+}
+
+pub fn render_node(output: &DirectoryShowOutput) -> String {
+    let node = &output.node;
+    let list =
+        |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let agents: Vec<String> =
+        output.agents.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let classes = output.classes.as_deref().map_or("unknown".to_owned(), list);
+    let mut rows = vec![
+        ["node".to_owned(), node.node.clone()],
+        ["state".to_owned(), node.state.clone()],
+        ["last seen".to_owned(), age_text(node.seen)],
+        ["version".to_owned(), node.version.clone()],
+        ["collectives".to_owned(), list(&node.collectives)],
+        ["agents".to_owned(), list(&agents)],
+        ["classes".to_owned(), classes],
+    ];
+    rows.extend(node.problem.iter().map(|problem| ["problem".to_owned(), problem.clone()]));
+    rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
+    // The host keys are above.
+    let states = output.state.iter().filter(|(name, _)| name.as_str() != "ssh");
+    rows.extend(states.map(|(name, value)| [format!("state {name}"), compact_value(value)]));
+    let facts = output.facts.iter();
+    rows.extend(facts.map(|(name, value)| [format!("fact {name}"), compact_value(value)]));
+    align_columns(rows.iter().map(<[_; 2]>::as_slice))
+}
+
+/// Values and how many nodes have them.
+pub fn render_facets(output: &DirectoryFacetsOutput, width: usize) -> String {
+    let mut rows = vec![["NODES".to_owned(), "VALUE".to_owned()].to_vec()];
+    rows.extend(
+        output
+            .values
+            .iter()
+            .map(|facet| vec![facet.nodes.to_string(), compact_value(&facet.value)]),
+    );
+    if output.absent > 0 {
+        rows.push(vec![output.absent.to_string(), "(no value)".to_owned()]);
+    }
+    let hidden = output.distinct.saturating_sub(output.values.len());
+    let more =
+        if hidden > 0 { format!("... and {hidden} further values\n") } else { String::new() };
+    format_rows(&rows, width) + &more
+}
+
+/// The line of `check_mongodb.rb` in `MCollective`.
+pub fn render_registration_check(old: usize, total: usize, interval: u64) -> String {
+    let current = total.saturating_sub(old);
+    let counts = format!("totalhosts={total} oldhosts={old} currenthosts={current}");
+    if old > 0 {
+        format!(
+            "CRITICAL: {old} / {total} hosts not checked in within {interval} seconds| {counts}\n"
+        )
+    } else {
+        format!("OK: {total} / {total} hosts checked in within {interval} seconds| {counts}\n")
+    }
+}
+
+/// A time in the unit that people use for it.
+fn age_text(seconds: Option<u64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        Some(seconds @ 0..120) => format!("{seconds}s"),
+        Some(seconds @ 120..7200) => format!("{}m", seconds / 60),
+        Some(seconds @ 7200..172_800) => format!("{}h", seconds / 3600),
+        Some(seconds) => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::display::screen::UNLIMITED_WIDTH;
+
+    #[test]
+    fn registration_check_prints_the_line_of_mcollective() {
+        assert_eq!(
+            render_registration_check(2, 10, 300),
+            "CRITICAL: 2 / 10 hosts not checked in within 300 seconds| totalhosts=10 oldhosts=2 currenthosts=8\n"
+        );
+        assert_eq!(
+            render_registration_check(0, 10, 300),
+            "OK: 10 / 10 hosts checked in within 300 seconds| totalhosts=10 oldhosts=0 currenthosts=10\n"
+        );
+    }
+
+    #[test]
+    fn table_has_the_requested_facts() {
+        let node = DirectoryNodeRow {
+            node: "db1".to_owned(),
+            state: "present".to_owned(),
+            seen: Some(7300),
+            last_seen: Some(1_700_000_000_000),
+            version: "0.1.0".to_owned(),
+            collectives: vec!["muster".to_owned()],
+            classes: 3,
+            document: None,
+            problem: None,
+            fields: [("os.name".to_owned(), Value::from("Debian\u{1b}[31m"))].into(),
+        };
+        let fields = ["os.name".to_owned(), "none".to_owned()];
+        let text = render_node_table(&[node], &fields, true, UNLIMITED_WIDTH);
+        let expected = "NODE  STATE    SEEN  VERSION  COLLECTIVES  CLASSES  os.name         none\n\
+                        db1   present  2h    0.1.0    muster       3        Debian\\x1b[31m  -\n";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,391 @@
+//! Renders Puppet runs: log lines while they run, then the outcomes and the check of the concurrency limit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_base::{duration_millis, format_duration, format_rfc3339};
+use muster_calls::runs::{ConcurrencyStats, RunOutcome};
+use muster_client::{EndedRun, PuppetRunsReport, RunLogLine};
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::display::printer::{BAD, GOOD, STRONG};
+use crate::display::time::format_time_millis;
+use crate::display::{TextPage, count_text, list_first_nodes, node_count_text};
+
+/// Maximum node names beside a count.
+const MAX_NAMED_NODES: usize = 4;
+
+/// A log line, prefixed with its time.
+pub fn format_log_line(now: Millis, text: &str) -> String {
+    format!("{} {text}", format_time_millis(now))
+}
+
+/// Describes an event in the wording of `mco puppet runall`.
+pub fn describe_log_line(line: &RunLogLine) -> String {
+    match line {
+        RunLogLine::Running(node, count) => format!("Running {node}, concurrency is {count}"),
+        RunLogLine::Scheduled(node, status) if status == "OK" => {
+            format!("{node} schedule status: {GOOD}OK{GOOD:#}")
+        }
+        RunLogLine::Scheduled(node, status) => {
+            format!("{node} schedule status: {BAD}{status}{BAD:#}")
+        }
+        RunLogLine::Waiting(count) => {
+            format!("Currently {} running, waiting", node_count_text(*count))
+        }
+        RunLogLine::Ended(node, run) => describe_run_end(node, &run.outcome),
+    }
+}
+
+pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
+    let RunOutcome { ok, class, message, .. } = outcome;
+    let style = if *ok { GOOD } else { BAD };
+    let attached_note = if outcome.attached && outcome.permit_interval.is_some() {
+        " (started by an earlier request)"
+    } else {
+        ""
+    };
+    format!("{node}: {style}{class}{style:#}: {message}{attached_note}")
+}
+
+/// Renders the outcomes, the durations, and the concurrency measured from the nodes' times.
+pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
+    let mut page = TextPage::default();
+    let mut rows: Vec<(String, bool, String, usize)> = Vec::new();
+    for (class, nodes) in runs.nodes_by_class() {
+        let ok = nodes.iter().all(|node| is_ok(runs, node));
+        let names = if ok { String::new() } else { list_nodes(nodes.iter().copied()) };
+        rows.push((class.to_owned(), ok, names, nodes.len()));
+    }
+    for (title, ok, nodes) in [
+        ("skipped: disabled", false, runs.disabled.keys().collect::<Vec<_>>()),
+        ("no request sent", false, runs.not_asked.iter().collect()),
+    ] {
+        if !nodes.is_empty() {
+            rows.push((title.to_owned(), ok, list_nodes(nodes.iter().copied()), nodes.len()));
+        }
+    }
+    let width = rows.iter().map(|(title, ..)| title.len()).max().unwrap_or(0);
+    let width = width.max("RESULT".len());
+    page.push_line(format_args!("{STRONG}{:width$}  {:>5}{STRONG:#}", "RESULT", "NODES"));
+    for (title, ok, names, count) in rows {
+        let style = if ok { GOOD } else { BAD };
+        page.push_line(format_args!("{style}{title:width$}{style:#}  {count:>5}  {names}"));
+    }
+    page.push_gap();
+    page.push_line(describe_times(runs));
+    if let Some(stats) = runs.concurrency_stats() {
+        page.push_line(describe_concurrency(runs.limit, &stats));
+    }
+    if let skewed @ 1.. = runs.skewed_clock_count() {
+        let nodes = node_count_text(skewed);
+        page.push_line(format_args!(
+            "The times of {nodes} were corrected: their clocks differ by more than a second."
+        ));
+    }
+    page.into_text()
+}
+
+fn is_ok(runs: &PuppetRunsReport, node: &Identity) -> bool {
+    runs.ended.get(node).is_some_and(|ended| ended.outcome.ok)
+}
+
+fn list_nodes<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
+    let nodes: BTreeSet<Identity> = nodes.into_iter().cloned().collect();
+    list_first_nodes(&nodes, MAX_NAMED_NODES, ", ")
+}
+
+fn describe_times(runs: &PuppetRunsReport) -> String {
+    let took = format_duration(runs.took);
+    let Some(stats) = runs.concurrency_stats() else {
+        return format!("No runs, in {took}.");
+    };
+    let count = count_text(stats.runs, "run", "runs");
+    let (work, longest) = (format_duration(stats.work), format_duration(stats.longest));
+    format!("{count} in {took}: together they took {work}, the longest {longest}.")
+}
+
+/// The evidence is what nodes measured of all runs of the pool, not an observation of this process.
+fn describe_concurrency(limit: Option<usize>, stats: &ConcurrencyStats) -> String {
+    let highest = stats.highest;
+    let most = count_text(highest, "run", "runs");
+    let observation = format!("nodes measured at most {most} at once, of all runs");
+    match limit {
+        None => format!("Nodes measured at most {most} at once, of all runs."),
+        Some(limit) if highest <= limit => {
+            format!("{GOOD}The limit of {limit} was kept{GOOD:#}: {observation}.")
+        }
+        Some(limit) => format!("{BAD}The limit of {limit} was exceeded{BAD:#}: {observation}."),
+    }
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PuppetRunsDocument<'a> {
+    schema: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
+    /// Maximum number of concurrent runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    start_time_utc: String,
+    took_ms: u64,
+    /// Number of runs by outcome class.
+    counts: BTreeMap<&'a str, usize>,
+    ok: usize,
+    failed: usize,
+    nodes: Vec<PuppetRunDocument<'a>>,
+    /// Nodes that were skipped because Puppet is disabled, with the reason.
+    disabled: &'a BTreeMap<Identity, String>,
+    not_asked: &'a BTreeSet<Identity>,
+    /// Why some nodes were sent no request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<ConcurrencyDocument>,
+    disbelieved: &'a BTreeMap<&'static str, usize>,
+    requestids: &'a [String],
+}
+
+/// Outcome of one node's run.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PuppetRunDocument<'a> {
+    node: &'a Identity,
+    ok: bool,
+    /// Outcome class.
+    class: &'a str,
+    /// Outcome in a sentence.
+    message: &'a str,
+    /// The run id; for a repeated id the node returns the same result.
+    run: String,
+    /// Whether the outcome was already stored in the resumed job.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    earlier: bool,
+    /// The outputs of `puppet runonce`.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    data: &'a Map<String, Value>,
+}
+
+/// Statistics of the times that the nodes report.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ConcurrencyDocument {
+    runs: usize,
+    /// Maximum number of runs at the same time, as nodes measured it in the pool: those that others started count too.
+    highest_concurrency: usize,
+    work_ms: u64,
+    longest_ms: u64,
+    makespan_ms: u64,
+    /// Minimum time for these runs with the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least_ms: Option<u64>,
+    /// Number of nodes whose times were corrected, because their clocks differ by more than a second.
+    clocks_set_right: usize,
+}
+
+impl<'a> PuppetRunDocument<'a> {
+    pub fn new(node: &'a Identity, ended: &'a EndedRun) -> Self {
+        let RunOutcome { ok, class, message, data, .. } = &ended.outcome;
+        Self {
+            node,
+            ok: *ok,
+            class,
+            message,
+            run: ended.run.to_string(),
+            earlier: ended.earlier,
+            data,
+        }
+    }
+}
+
+impl<'a> PuppetRunsDocument<'a> {
+    pub fn new(runs: &'a PuppetRunsReport) -> Self {
+        let nodes = runs.ended.iter();
+        let classes = runs.nodes_by_class().into_iter();
+        Self {
+            schema: "muster.puppet.runs.v1",
+            job: runs.job.as_deref(),
+            limit: runs.limit,
+            start_time_utc: format_rfc3339(runs.started),
+            took_ms: duration_millis(runs.took),
+            counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
+            ok: runs.ok_count(),
+            failed: runs.unsuccessful_count(),
+            nodes: nodes.map(|(node, ended)| PuppetRunDocument::new(node, ended)).collect(),
+            disabled: &runs.disabled,
+            not_asked: &runs.not_asked,
+            stopped: runs.halt.map(|halt| halt.to_string()),
+            proof: runs.concurrency_stats().map(|stats| ConcurrencyDocument {
+                runs: stats.runs,
+                highest_concurrency: stats.highest,
+                work_ms: duration_millis(stats.work),
+                longest_ms: duration_millis(stats.longest),
+                makespan_ms: duration_millis(stats.makespan),
+                least_ms: runs.limit.map(|limit| duration_millis(stats.least_duration(limit))),
+                clocks_set_right: runs.skewed_clock_count(),
+            }),
+            disbelieved: &runs.rejected,
+            requestids: &runs.requests,
+        }
+    }
+}
+
+/// One event, as a line of JSON. The first line contains the schema; readers must ignore unknown kinds and fields.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PuppetRunsJsonLine<'a> {
+    /// The nodes, in the order of their requests: the first line.
+    Found {
+        /// The schema of all lines, and its version.
+        schema: &'static str,
+        /// The nodes.
+        nodes: Vec<&'a Identity>,
+        /// Nodes that are skipped because Puppet is disabled, with the reason.
+        disabled: &'a BTreeMap<Identity, String>,
+        /// Maximum number of concurrent runs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
+        /// The job in which the runs are stored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<&'a str>,
+    },
+    /// A node's run has begun.
+    Running {
+        /// The node.
+        node: &'a Identity,
+        /// Number of current runs, including this one.
+        concurrency: usize,
+    },
+    /// A node's run has ended, or the node is given up.
+    Ended(PuppetRunDocument<'a>),
+    /// All runs have ended: everything that `-j` prints, except the individual runs.
+    Summary {
+        /// The summary.
+        runs: Box<PuppetRunsDocument<'a>>,
+    },
+    /// Why the command failed: the last line, and often the only one.
+    Error {
+        /// The error message.
+        error: String,
+    },
+}
+
+impl<'a> PuppetRunsJsonLine<'a> {
+    /// The first line.
+    pub fn found(order: Vec<&'a Identity>, runs: &'a PuppetRunsReport) -> Self {
+        Self::Found {
+            schema: "muster.puppet.runs.lines.v1",
+            nodes: order,
+            disabled: &runs.disabled,
+            limit: runs.limit,
+            job: runs.job.as_deref(),
+        }
+    }
+
+    /// The last line.
+    pub fn summary(runs: &'a PuppetRunsReport) -> Self {
+        let mut document = PuppetRunsDocument::new(runs);
+        document.nodes.clear();
+        Self::Summary { runs: Box::new(document) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_calls::RolloutStopReason;
+    use muster_calls::runs::RunOutcome;
+
+    use super::{
+        PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, format_log_line,
+        render_runs_summary,
+    };
+    use crate::display::fixtures::plain;
+    use crate::display::is_within_width;
+    use crate::display::printable::styled_line;
+    use crate::display::testing::{ended, outcome, ran, runs};
+    use crate::report::documents::to_safe_line;
+    use muster_client::RunLogLine;
+
+    #[test]
+    fn log_lines_match_the_format_of_mco() {
+        let node = || "dev1.example.net".parse().unwrap();
+        let refused =
+            outcome(1, serde_json::json!({"class": "locked", "error": "another run\n\u{1b}[2J"}));
+        let lines = [
+            RunLogLine::Running(node(), 2),
+            RunLogLine::Scheduled(node(), "OK".to_owned()),
+            RunLogLine::Scheduled(node(), "locked".to_owned()),
+            RunLogLine::Waiting(3),
+            RunLogLine::Waiting(1),
+            RunLogLine::Ended(node(), Box::new(ended(ran("changed", 0, 14)))),
+            RunLogLine::Ended(node(), Box::new(ended(refused))),
+        ];
+        let lines = lines
+            .iter()
+            .map(|told| styled_line(format_log_line(1_767_225_600_017, &describe_log_line(told))));
+        insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"
+        2026-01-01 00:00:00Z Running dev1.example.net, concurrency is 2
+        2026-01-01 00:00:00Z dev1.example.net schedule status: OK
+        2026-01-01 00:00:00Z dev1.example.net schedule status: locked
+        2026-01-01 00:00:00Z Currently 3 nodes running, waiting
+        2026-01-01 00:00:00Z Currently 1 node running, waiting
+        2026-01-01 00:00:00Z dev1.example.net: changed: 3 of 61 resources changed
+        2026-01-01 00:00:00Z dev1.example.net: locked: another run\n\x1b[2J
+        ");
+    }
+
+    #[test]
+    fn renders_summaries_of_good_failed_and_missing_runs() {
+        let good = runs(vec![
+            ("web1", ran("clean", 0, 10)),
+            ("web2", ran("changed", 5, 35)),
+            ("web3", ran("clean", 10, 20)),
+        ]);
+        let mut bad = runs(vec![
+            ("web1", ran("clean", 0, 10)),
+            ("web2", ran("changed", 1, 35)),
+            ("web3", ran("failed+changed", 2, 20)),
+            ("web4", outcome(1, serde_json::json!({"class": "locked"}))),
+            ("web5", RunOutcome::without_reply("no_answer", "silent")),
+        ]);
+        bad.disabled.insert("db1".parse().unwrap(), "moving".to_owned());
+        bad.not_asked = (1..9).map(|n| format!("mail{n}").parse().unwrap()).collect();
+        bad.halt = Some(RolloutStopReason::Failures { failed: 3, allowed: 2 });
+        let mut without_runs =
+            runs(vec![("web5", RunOutcome::without_reply("not_connected", "gone"))]);
+        without_runs.limit = None;
+        let texts = [&good, &bad, &without_runs].map(|runs| plain(&render_runs_summary(runs)));
+        assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
+        insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
+        // The summary omits the limit if no run started.
+        let mut busy = runs(vec![("web1", outcome(1, serde_json::json!({"class": "locked"})))]);
+        busy.limit = Some(1);
+        let told = plain(&render_runs_summary(&busy));
+        assert!(told.contains("No runs") && !told.contains("limit of"), "{told}");
+    }
+
+    #[test]
+    fn renders_every_kind_of_json_line() {
+        let runs = runs(vec![
+            ("web1", ran("changed", 0, 10)),
+            ("web2", outcome(1, serde_json::json!({"class": "disabled", "error": "no\n\u{1b}"}))),
+        ]);
+        let nodes: Vec<_> = runs.ended.keys().collect();
+        let (node, ended) = runs.ended.first_key_value().unwrap();
+        let lines = [
+            PuppetRunsJsonLine::found(nodes, &runs),
+            PuppetRunsJsonLine::Running { node, concurrency: 1 },
+            PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, ended)),
+            PuppetRunsJsonLine::summary(&runs),
+            PuppetRunsJsonLine::Error { error: "no".to_owned() },
+        ];
+        let lines: Vec<String> = lines.iter().map(|one| to_safe_line(one).unwrap()).collect();
+        assert!(!lines.concat().contains(char::is_control));
+        insta::assert_snapshot!("puppet_runs_lines", lines.join("\n"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Renders Puppet's state on each node.
+
+use std::time::Duration;
+
+use muster_base::format_duration;
+use muster_client::{NodeReply, PuppetRunsReport, RequestReport};
+use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
+use muster_wire::identity::Identity;
+use serde::Serialize;
+
+use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::{TextPage, node_count_text};
+use crate::report::request::balance_line;
+
+/// Maximum number of reasons in the error when nothing can run.
+const MAX_IDLE_REASONS: usize = 4;
+
+/// State of Puppet on one node.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "the agent reports each of them")]
+pub struct PuppetNodeState {
+    node: Identity,
+    /// `applying a catalog`, `idling`, `stopped` or `disabled`.
+    status: String,
+    enabled: bool,
+    applying: bool,
+    idling: bool,
+    daemon_present: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disable_message: Option<String>,
+    /// When the last run ended, in seconds since 1970; 0 if there was none.
+    lastrun: u64,
+    /// Seconds since then.
+    since_lastrun: u64,
+    /// The outcome class of the last run, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    last_class: Option<PuppetRunClass>,
+    /// Resources of the last run that failed, or whose refresh failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failed: Option<u64>,
+    /// Holder of the run lock: `ours`, `puppet`, `stale` or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder_pid: Option<u64>,
+    /// Id of the run that Muster started and that is running or waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    /// State of that run.
+    #[serde(rename = "run_state", skip_serializing_if = "Option::is_none")]
+    progress: Option<String>,
+    /// Number of pending refreshes.
+    pending: u64,
+    /// The state in a sentence.
+    message: String,
+}
+
+/// Parses the successful replies to `puppet status`, by node.
+pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
+    let answered = report.replies.iter().filter(|reply| reply.is_ok());
+    let mut states: Vec<PuppetNodeState> = answered.map(PuppetNodeState::from_reply).collect();
+    states.sort_by(|one, other| one.node.cmp(&other.node));
+    states
+}
+
+impl PuppetNodeState {
+    fn from_reply(reply: &NodeReply) -> Self {
+        let output: PuppetStatusOutput = reply.typed_outputs();
+        let is_present = |text: &String| !text.is_empty();
+        Self {
+            node: reply.node.clone(),
+            status: output.status,
+            enabled: output.enabled,
+            applying: output.applying,
+            idling: output.idling,
+            daemon_present: output.daemon_present,
+            disable_message: Some(output.disable_message).filter(is_present),
+            lastrun: output.lastrun,
+            since_lastrun: output.since_lastrun,
+            last_class: output.last_class,
+            last_failed: output.last_failed,
+            holder: Some(output.holder).filter(is_present),
+            holder_pid: output.holder_pid,
+            run: output.run.filter(is_present),
+            progress: output.run_state.filter(is_present),
+            pending: output.pending,
+            message: output.message,
+        }
+    }
+
+    pub fn node(&self) -> &Identity {
+        &self.node
+    }
+
+    pub fn disable_reason(&self) -> Option<String> {
+        (!self.enabled).then(|| self.disable_message.clone().unwrap_or_default())
+    }
+
+    /// Other relevant information, in one cell.
+    fn note_text(&self) -> String {
+        let mut notes = Vec::new();
+        if let Some(message) = &self.disable_message {
+            notes.push(message.to_owned());
+        }
+        match (&self.progress, self.holder.as_deref()) {
+            (Some(state), _) => {
+                notes.push(format!("our run: {}", state.replace('_', " ")));
+            }
+            (None, Some("puppet")) => notes.push("run of another process".to_owned()),
+            _ => {}
+        }
+        if self.holder.as_deref() == Some("stale") {
+            notes.push("stale lock".to_owned());
+        }
+        if self.pending > 0 {
+            let noun = if self.pending == 1 { "refresh" } else { "refreshes" };
+            notes.push(format!("{} pending {noun}", self.pending));
+        }
+        notes.extend(self.last_failure_text());
+        notes.join("; ")
+    }
+
+    fn last_failure_text(&self) -> Option<String> {
+        let class = self.last_class.as_ref()?;
+        match (class, self.last_failed.unwrap_or_default()) {
+            (PuppetRunClass::CompileFailed, _) => Some("last run failed: no catalog".to_owned()),
+            (_, 1) => Some("last run failed: 1 resource".to_owned()),
+            (_, failed @ 2..) => Some(format!("last run failed: {failed} resources")),
+            (PuppetRunClass::Failed | PuppetRunClass::FailedChanged, 0) => {
+                Some("last run failed".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+pub fn render_status_table(
+    states: &[PuppetNodeState],
+    report: &RequestReport,
+    width: usize,
+) -> String {
+    let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"];
+    let row = |state: &PuppetNodeState| {
+        let last = match state.lastrun {
+            0 => "never".to_owned(),
+            _ => format!("{} ago", format_duration(Duration::from_secs(state.since_lastrun))),
+        };
+        let word = state.status.clone();
+        let cells = vec![state.node.to_string(), word, last, state.note_text()];
+        let is_bad = !state.enabled || state.last_failure_text().is_some();
+        TableRow { cells, is_bad }
+    };
+    let rows: Vec<TableRow> = states.iter().map(row).collect();
+    let mut page = TextPage::default();
+    page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
+    page.push_gap();
+    page.push_text(balance_line(report));
+    page.into_text()
+}
+
+/// What the document for programs contains, besides the statistics of the request.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PuppetStatusDocument<'a> {
+    pub nodes: &'a [PuppetNodeState],
+}
+
+/// The error when no node is left to run on, with the reasons and the numbers of nodes.
+pub fn describe_idle_nodes(runs: &PuppetRunsReport) -> String {
+    let reasons = runs.idle_reasons();
+    let mut parts: Vec<String> = reasons
+        .iter()
+        .take(MAX_IDLE_REASONS)
+        .map(|(count, reason)| format!("{}: {}", node_count_text(*count), reason))
+        .collect();
+    if reasons.len() > MAX_IDLE_REASONS {
+        parts.push("for other nodes see -j".to_owned());
+    }
+    format!("nothing to run: {}", parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{node_states, render_status_table};
+    use crate::commands::puppet::output::fixtures;
+    use crate::display::fixtures::plain;
+    use crate::display::{WIDTH, is_within_width};
+
+    #[test]
+    fn table_shows_every_state() {
+        let report = fixtures::states();
+        let text = plain(&render_status_table(&node_states(&report), &report, WIDTH));
+        assert!(is_within_width(&text), "{text}");
+        insta::assert_snapshot!("puppet_status", text);
+    }
+}

@@ -1,0 +1,14 @@
+//! Arguments that commands share.
+
+pub mod approval;
+pub mod filters;
+pub mod json;
+pub mod lifetime;
+pub mod named_nodes;
+pub mod org_directory;
+pub mod output;
+pub mod request;
+pub mod request_flags;
+pub mod result_form;
+pub mod rollout_flags;
+pub mod seconds;

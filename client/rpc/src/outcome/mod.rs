@@ -1,0 +1,4 @@
+//! How a command ends: with an exit code, or with an error, its hints and its exit code.
+
+pub mod error;
+pub mod exit;

@@ -1,0 +1,226 @@
+//! Renders results as JSON documents. Every document names its schema and version in `schema`; within a version, fields are only added. A request's
+//! document has the fields of Choria's clients, with times in nanoseconds, and additional ones.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_base::format_rfc3339;
+use muster_calls::RolloutStopReason;
+use muster_client::{NodeReply, RequestReport, RequestStats};
+use muster_ddl::aggregate;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::display::printable::is_harmful;
+use crate::report::trace;
+
+/// Serialises a document as indented JSON that is safe for a terminal: harmful characters are escaped with JSON's own syntax.
+pub fn to_safe_text(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(escape_harmful(serde_json::to_string_pretty(document)?))
+}
+
+/// Serialises a document on one line, safe for a terminal in the same way.
+pub fn to_safe_line(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(escape_harmful(serde_json::to_string(document)?))
+}
+
+/// Escapes characters in JSON text that a terminal could interpret; the meaning is unchanged.
+pub fn escape_harmful(text: String) -> String {
+    if !text.contains(|c| is_harmful(c) && c != '\n') {
+        return text;
+    }
+    // Outside strings JSON is ASCII, and within strings line ends are already escaped.
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_harmful(c) && c != '\n' {
+            let mut units = [0; 2];
+            escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ReportDocument<'a, T> {
+    schema: &'static str,
+    #[serde(flatten)]
+    content: T,
+    request_stats: RequestStatsDocument<'a>,
+}
+
+impl<'a, T> ReportDocument<'a, T> {
+    pub fn new(schema: &'static str, content: T, report: &'a RequestReport) -> Self {
+        Self { schema, content, request_stats: RequestStatsDocument::new(&report.stats) }
+    }
+}
+
+/// The document of a request.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestDocument<'a> {
+    schema: &'static str,
+    agent: &'a str,
+    action: &'a str,
+    /// The job that stores the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
+    replies: Vec<ReplyDocument<'a>>,
+    #[serde(rename = "request_stats")]
+    stats: RequestStatsDocument<'a>,
+    /// Why the rollout ended before all nodes received the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<RolloutStopDocument>,
+    summaries: Map<String, Value>,
+}
+
+impl<'a> RequestDocument<'a> {
+    pub fn new(report: &'a RequestReport) -> Self {
+        Self {
+            schema: "muster.request.v1",
+            agent: &report.agent,
+            action: &report.action,
+            job: report.job.as_deref(),
+            replies: report.replies.iter().map(ReplyDocument::new).collect(),
+            stats: RequestStatsDocument::new(&report.stats),
+            stop: report.stop.map(RolloutStopDocument::new),
+            summaries: aggregate::summaries_to_json(&report.summaries),
+        }
+    }
+}
+
+/// Why a rollout ended early.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RolloutStopDocument {
+    /// `canary`, `failures`, `interrupted` or `broken`.
+    why: &'static str,
+    /// The reason in a sentence.
+    message: String,
+}
+
+impl RolloutStopDocument {
+    pub fn new(reason: RolloutStopReason) -> Self {
+        let why = match reason {
+            RolloutStopReason::Canary { .. } => "canary",
+            RolloutStopReason::Failures { .. } => "failures",
+            RolloutStopReason::Interrupted => "interrupted",
+            RolloutStopReason::Broken => "broken",
+        };
+        Self { why, message: reason.to_string() }
+    }
+}
+
+/// One reply.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ReplyDocument<'a> {
+    sender: &'a Identity,
+    statuscode: ReplyStatus,
+    statusmsg: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a ReplyReason>,
+    took_ms: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<trace::NodeTraceDocument<'a>>,
+    data: &'a Map<String, Value>,
+}
+
+impl<'a> ReplyDocument<'a> {
+    pub fn new(reply: &'a NodeReply) -> Self {
+        Self {
+            sender: &reply.node,
+            statuscode: reply.status,
+            statusmsg: reply.message.raw(),
+            reason: reply.reason.as_ref(),
+            took_ms: reply.took,
+            trace: reply.trace.as_ref().map(trace::NodeTraceDocument::new),
+            data: &reply.data,
+        }
+    }
+}
+
+/// Counts, names and times; times in nanoseconds.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestStatsDocument<'a> {
+    requestid: Option<&'a str>,
+    requestids: &'a [String],
+    no_responses: Vec<&'a Identity>,
+    not_connected: Vec<&'a Identity>,
+    not_asked: Vec<&'a Identity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wanted: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_awaited: Vec<&'a Identity>,
+    unexpected_responses: Vec<&'a Identity>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cloned: Vec<&'a Identity>,
+    disbelieved: &'a BTreeMap<&'static str, usize>,
+    discovered: usize,
+    failed: usize,
+    ok: usize,
+    responses: usize,
+    incomplete: bool,
+    gaps: Vec<&'static str>,
+    publish_time: u64,
+    request_time: u64,
+    discover_time: u64,
+    start_time_utc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<trace::CallerTraceDocument>,
+}
+
+impl<'a> RequestStatsDocument<'a> {
+    pub fn new(stats: &'a RequestStats) -> Self {
+        Self {
+            requestid: stats.requests.first().map(String::as_str),
+            requestids: &stats.requests,
+            no_responses: stats.missing.iter().collect(),
+            not_connected: stats.not_connected.iter().collect(),
+            not_asked: stats.not_asked.iter().collect(),
+            wanted: stats.expected_replies,
+            not_awaited: stats.not_awaited.iter().collect(),
+            unexpected_responses: stats.unexpected.iter().collect(),
+            cloned: stats.cloned.iter().collect(),
+            disbelieved: &stats.rejected,
+            discovered: stats.discovered,
+            failed: stats.failed,
+            ok: stats.ok,
+            responses: stats.response_count(),
+            incomplete: !stats.gaps.is_empty(),
+            gaps: stats.gaps.iter().map(|gap| gap.as_str()).collect(),
+            publish_time: saturating_nanos(stats.publishing),
+            request_time: saturating_nanos(stats.call_duration()),
+            discover_time: saturating_nanos(stats.discovering),
+            start_time_utc: format_rfc3339(stats.started),
+            trace: trace::CallerTraceDocument::new(stats),
+        }
+    }
+}
+
+fn saturating_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::to_safe_text;
+
+    #[test]
+    fn control_characters_are_escaped_without_changing_values() {
+        let value = json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\n ä", "b": [1, {}]});
+        let text = to_safe_text(&value).unwrap();
+        assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("\\u007f"));
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+}

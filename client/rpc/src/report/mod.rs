@@ -1,0 +1,16 @@
+//! Shows what came back: progress, replies, and documents of requests.
+
+pub mod command_output;
+pub mod command_output_printer;
+pub mod documents;
+pub mod group;
+pub mod jsonl;
+pub mod passive_sink;
+pub mod progress;
+pub mod progress_lines;
+pub mod request;
+pub mod request_output;
+pub mod shown_value;
+pub mod status;
+pub mod template_values;
+pub mod trace;

@@ -1,0 +1,122 @@
+//! Sends requests that commands need for their own output, mostly to `rpcutil`. All nodes at once; no job is saved.
+
+use std::collections::BTreeSet;
+
+use muster_client::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
+    NodeReply, RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
+};
+use muster_wire::identity::Identity;
+use serde::Serialize;
+
+use crate::flags::filters::QueryArgs;
+use crate::report::progress::ProgressReporter;
+use crate::session::context::{CommandContext, CommandResult, Result};
+use crate::session::form;
+use crate::session::form::JsonForm;
+
+/// The agent that every node offers.
+pub const RPCUTIL_AGENT: &str = "rpcutil";
+
+/// Plans an action with these inputs, given as on the command line.
+pub fn plan_action<'a>(
+    schemas: &'a AgentSchemas,
+    (agent, action): (&str, &str),
+    inputs: &[(&str, &str)],
+) -> Result<RequestPlan<'a>, FleetRequestError> {
+    let inputs = inputs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let words = RequestWords { agent: agent.to_owned(), action: Some(action.to_owned()), inputs };
+    let (ddl, action) = schemas.find_action(&words)?;
+    RequestPlan::new(ddl, action, &words.inputs)
+}
+
+pub async fn ask_nodes(
+    fleet: &FleetConnection,
+    plan: &RequestPlan<'_>,
+    found: DiscoveredNodes,
+    progress: &ProgressReporter<'_>,
+) -> Result<RequestReport> {
+    let mut recorder = JobRecorder::new(None, progress.printer());
+    let request = FleetRequest::new(plan);
+    fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
+}
+
+pub async fn ask_node(
+    fleet: &FleetConnection,
+    plan: &RequestPlan<'_>,
+    node: &Identity,
+    progress: &ProgressReporter<'_>,
+) -> Result<RequestReport> {
+    let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
+    ask_nodes(fleet, plan, found, progress).await
+}
+
+/// Connects, discovers the target nodes and sends the request. Shows progress on a terminal, if requested.
+pub async fn discover_and_ask(
+    plan: &RequestPlan<'_>,
+    target: &TargetSelection,
+    settings: &RpcSettings,
+    show_progress: bool,
+    cx: CommandContext<'_>,
+) -> Result<RequestReport> {
+    let fleet = FleetConnection::connect(settings, target).await?;
+    let progress = ProgressReporter::new(cx.printer, show_progress);
+    let found = fleet.discover_nodes(target, &progress).await?;
+    ask_nodes(&fleet, plan, found, &progress).await
+}
+
+/// The replies to a question that changes nothing, and their output form.
+pub struct QueryResult<'a> {
+    pub report: RequestReport,
+    json: Option<JsonForm>,
+    target: TargetSelection,
+    cx: CommandContext<'a>,
+}
+
+pub async fn query_nodes<'a>(
+    args: &QueryArgs,
+    (agent, action): (&str, &str),
+    inputs: &[(&str, &str)],
+    cx: CommandContext<'a>,
+) -> Result<QueryResult<'a>> {
+    let target = cx.read_target(&args.filters)?.with_agent(agent)?;
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let plan = plan_action(&schemas, (agent, action), inputs)?;
+    let report = discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
+    Ok(QueryResult { report, json, target, cx })
+}
+
+impl QueryResult<'_> {
+    /// Like [`Self::print_answer`], for text that has no line for nodes that failed or did not reply: warnings name these. Without an answer, only they
+    /// are printed.
+    pub fn print_answered(
+        &self,
+        document: &impl Serialize,
+        print_text: impl FnOnce() -> Result<()>,
+    ) -> CommandResult {
+        let is_answered = self.report.replies.iter().any(NodeReply::is_ok);
+        let code = self.print_answer(document, || if is_answered { print_text() } else { Ok(()) });
+        self.cx.warn_of_failures(&self.report);
+        self.cx.warn_of_silent(&self.report.stats.missing);
+        code
+    }
+
+    /// Prints the document if JSON is selected, otherwise calls `print_text`, if any node was discovered.
+    pub fn print_answer(
+        &self,
+        document: &impl Serialize,
+        print_text: impl FnOnce() -> Result<()>,
+    ) -> CommandResult {
+        if let Some(json) = &self.json {
+            self.cx.print_json(document, json)?;
+        } else if self.report.stats.discovered == 0 {
+            self.cx.report_no_nodes(&self.target);
+        } else {
+            print_text()?;
+        }
+        self.cx.warn_of_gaps(&self.report);
+        Ok(self.report.stats.outcome().into())
+    }
+}

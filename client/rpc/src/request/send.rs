@@ -1,0 +1,376 @@
+//! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: calls an action on all matching nodes and shows their replies.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use muster_calls::{DiscoverySource, ReplyDelivery, choose_nodes};
+use muster_client::{
+    AgentSchemas, ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest,
+    FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport,
+    RequestWords, RpcSettings, TargetSelection, load_approval, request_noop,
+};
+use muster_wire::identity::Identity;
+use muster_wire::trace::TraceContext;
+use uuid::Uuid;
+
+use crate::cli::Cli;
+use crate::commands::do_action::output as agent_help;
+use crate::display::plan::{RolloutPreview, node_count_text};
+use crate::flags::approval::ApprovalArgs;
+use crate::flags::filters::QueryArgs;
+use crate::flags::json::JsonArgs;
+use crate::flags::output::OutputArgs;
+use crate::flags::request::RequestArgs;
+use crate::flags::request_flags::RequestFlags;
+use crate::flags::rollout_flags::PaceArgs;
+use crate::report::progress::ProgressReporter;
+use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::report::trace::RequestTrace;
+use crate::request::input_values::{StdinUse, read_input_values};
+use crate::request::propose::write_proposal;
+use crate::request::refresh::refresh_stale_ddl;
+use crate::request::resume::EarlierJob;
+use crate::request::save::{JobCandidate, open_journal};
+use crate::request::words::request_words;
+use crate::session::context::{
+    CommandContext, CommandExitCode, CommandResult, Result, describe_change,
+};
+use crate::session::environment::ProcessEnvironment;
+use crate::session::form;
+
+/// Interval in which output that is held back is checked.
+const HELD_OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Prints replies as they arrive, unless they are sorted or part of a document.
+pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
+    if args.help {
+        return print_help(&args, cx);
+    }
+    let flags = args.output.clone();
+    run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
+}
+
+/// Sends a request with these words after the agent, as `rpc do` does with the default options. Values are used as they are.
+pub async fn send_words(
+    agent: &str,
+    words: Vec<String>,
+    yes: bool,
+    query: QueryArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let QueryArgs { json: JsonArgs { json, jq }, filters } = query;
+    let request = RequestArgs {
+        agent: Some(agent.to_owned()),
+        words,
+        base: serde_json::Map::new(),
+        timeout: None,
+        ttl: Duration::from_mins(1),
+        output: OutputArgs { json, jq, ..OutputArgs::default() },
+        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
+        flags: RequestFlags { yes, ..RequestFlags::default() },
+        pace: PaceArgs::default(),
+        filters,
+        bare: false,
+        help: false,
+        literal_values: true,
+    };
+    Box::pin(run(request, cx)).await
+}
+
+/// Prints the usage of the agent or its action.
+fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> CommandResult {
+    let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
+    if args.bare {
+        schemas.commands = Cli::command_names();
+    }
+    let words = RequestWords::parse(args.agent.as_deref().unwrap_or_default(), &args.words)?;
+    let ddl = schemas.find_agent(&words.agent)?;
+    let page = match words.action {
+        None => agent_help::render_agent_help(ddl),
+        Some(_) => agent_help::render_action_help(ddl, schemas.find_action(&words)?.1),
+    };
+    cx.printer.print_text(page)?;
+    Ok(CommandExitCode::Passed)
+}
+
+async fn ask_action(
+    args: RequestArgs,
+    form: &RequestOutputForm,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let target = cx.read_target(&args.filters)?;
+    let earlier_job = EarlierJob::from_flags(&args.flags, cx.environment)?;
+    let words = request_words(&args, earlier_job.as_ref(), cx)?;
+    // The settings are optional here, so that a usage error is reported before a missing configuration.
+    let settings = cx.load_settings_if_any()?;
+    let mut schemas = cx.load_schemas(settings.as_ref())?;
+    if args.bare {
+        schemas.commands = Cli::command_names();
+    }
+    if let Some(settings) = &settings {
+        refresh_stale_ddl(&mut schemas, &words, &target, settings, cx).await?;
+    }
+    let (ddl, action) = schemas.find_action(&words)?;
+    form.check_outputs(action)?;
+    let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
+    if args.approval.approve.is_some() && !target.filter.is_empty() {
+        return Err(ApprovalFileError::WithFilters.into());
+    }
+    let job_nodes = earlier_job.as_ref().map(|job| job.remaining_nodes(ddl.name(), action.name()));
+    let nodes = job_nodes.transpose()?;
+    let mut target = target.with_agent(ddl.name())?;
+    let source = target.discovery_source(settings.as_ref())?;
+    let (inputs, base) = match &earlier_job {
+        Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
+        None => (words.inputs.clone(), args.base.clone()),
+    };
+    let stdin_use = match source {
+        DiscoverySource::Stdin { .. } => StdinUse::Nodes,
+        _ => StdinUse::Free,
+    };
+    let mut inputs = if args.literal_values {
+        inputs
+    } else {
+        read_input_values(action, inputs, stdin_use, cx.printer).await?
+    };
+    if args.flags.noop {
+        request_noop(ddl, action, &mut inputs)?;
+    }
+    let checking = args.flags.attribute_checking();
+    let plan = RequestPlan::with_base_inputs((ddl, action), base, &inputs, checking)?;
+    if let Some(earlier_job) = &earlier_job {
+        target.collective.get_or_insert(earlier_job.job.header.collective.clone());
+    }
+
+    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
+    let approve = args.approval.approve.as_ref();
+    let loaded_approval = approve.map(|path| load_approval(path, &plan, &settings)).transpose()?;
+    let (nodes, approval) = match loaded_approval {
+        Some(LoadedApproval { nodes, text }) => (Some(nodes), Some(text)),
+        None => (nodes, None),
+    };
+    if nodes.is_none() {
+        target.check_required_filter(&source, action, &settings)?;
+    }
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    if let Some(earlier_job) = &earlier_job {
+        fleet.check_job(&earlier_job.job)?;
+    }
+    let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
+    let mut found = if let Some(nodes) = nodes {
+        let filter = earlier_job.as_ref().map(|earlier| earlier.job.header.filter.clone());
+        let filter = filter.unwrap_or_default();
+        DiscoveredNodes { filter, ..DiscoveredNodes::from_names(nodes) }
+    } else {
+        fleet.discover_nodes(&target, &progress).await?
+    };
+    if let Some(limit) = args.pace.node_limit() {
+        found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
+    }
+    if let Some(path) = &args.approval.propose {
+        let lifetime = args.approval.lifetime;
+        return write_proposal((path, lifetime), &plan, &target, found.nodes, &settings, cx);
+    }
+    let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
+    request.approval = approval;
+    fleet.check_request_size(&request, &found)?;
+    confirm_request(&request, (&found.nodes, &target), &args, &settings, cx).await?;
+    let candidate = JobCandidate {
+        request: &request,
+        nodes: &found.nodes,
+        filter: &found.filter,
+        fleet: &fleet,
+        target: &target,
+        earlier_job: earlier_job.as_ref(),
+    };
+    let journal = open_journal(&candidate, args.flags.job.as_ref(), cx)?;
+    let recorder = JobRecorder::new(journal, cx.printer);
+    let pending_request =
+        PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
+    match answer_destination(&args, pending_request.fleet)? {
+        Some(delivery) => pending_request.send_without_waiting(delivery).await,
+        None => pending_request.gather_replies(&args, (form, filter), &progress).await,
+    }
+}
+
+/// Builds the request and its options from the flags or from the resumed job.
+fn build_fleet_request<'a>(
+    args: &RequestArgs,
+    plan: &'a RequestPlan<'a>,
+    (form, earlier_job): (&RequestOutputForm, Option<&EarlierJob>),
+    cx: CommandContext<'_>,
+) -> FleetRequest<'a> {
+    let expect = args.flags.expect;
+    let mut request = FleetRequest {
+        plan,
+        timeout: args.timeout,
+        ttl: args.ttl,
+        stream: form.shows_progress() && args.output.wants_progress(plan.action),
+        limits: args.pace.batches.limits(),
+        pause: args.pace.pause(),
+        expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        trace: args.flags.trace,
+        traceparent: request_traceparent(args.flags.trace, cx.environment),
+        approval: None,
+    };
+    if let Some(earlier_job) = earlier_job {
+        earlier_job.apply_shaping(&mut request, &args.pace);
+    }
+    request
+}
+
+struct PendingRequest<'a> {
+    fleet: &'a FleetConnection,
+    request: FleetRequest<'a>,
+    found: DiscoveredNodes,
+    recorder: JobRecorder<'a>,
+    target: &'a TargetSelection,
+    cx: CommandContext<'a>,
+}
+
+impl PendingRequest<'_> {
+    /// Sends the request and prints replies.
+    async fn gather_replies(
+        mut self,
+        args: &RequestArgs,
+        (form, filter): (&RequestOutputForm, Option<ReplyFilter>),
+        progress: &ProgressReporter<'_>,
+    ) -> CommandResult {
+        let RequestPlan { ddl, action, .. } = self.request.plan;
+        let (cx, trace) = (self.cx, self.request.trace);
+        let output = RequestOutput::new(form, filter, &args.output, action, cx)
+            .with_noop(self.request.plan.is_noop());
+        let job = self.recorder.job_id();
+        output.print_found((ddl.name(), action.name()), &self.found.nodes, job)?;
+        let replies = self.fleet.run_request(
+            self.request,
+            self.found,
+            &mut self.recorder,
+            progress,
+            |update| progress.suspend(|| output.print_news(update)),
+        );
+        let mut report = show_meanwhile(replies, &output, progress).await?;
+        if args.output.sort {
+            report.replies.sort_by(|a, b| a.node.cmp(&b.node));
+        }
+        output.print_end(&report, Some(self.target))?;
+        if trace && form.is_human_readable() {
+            cx.printer
+                .print_text(RequestTrace::from_report(&report).render_text(cx.is_verbose()))?;
+        }
+        cx.warn_of_gaps(&report);
+        // Named nodes may not exist, so only nodes that replied are remembered.
+        cx.remember_found(self.target, report.replies.iter().map(|reply| &reply.node));
+        cx.suggest_nodes(&report.stats.not_connected);
+        print_next_steps(&report, self.recorder.job_id(), cx);
+        Ok(report.stats.outcome().into())
+    }
+
+    /// Sends the request without waiting for replies, and prints that it was sent.
+    async fn send_without_waiting(mut self, delivery: ReplyDelivery) -> CommandResult {
+        let printer = self.cx.printer;
+        if self.found.nodes.is_empty() {
+            self.cx.report_no_nodes(self.target);
+            return Ok(CommandExitCode::Local);
+        }
+        let count = self.found.nodes.len();
+        let sending = self.fleet.send_without_waiting(
+            &self.request,
+            self.found,
+            delivery,
+            &mut self.recorder,
+        );
+        let (request, skipped) = sending.await?;
+        let sent_count = count.saturating_sub(skipped.len());
+        if sent_count > 0 {
+            printer.print_line(format_args!("Request sent with id: {request}"))?;
+            printer.print_detail(format_args!("to {}", node_count_text(sent_count)));
+        }
+        if skipped.is_empty() {
+            return Ok(CommandExitCode::Passed);
+        }
+        let names = skipped.iter().map(Identity::as_str).collect::<Vec<_>>().join(", ");
+        printer.print_warning(format_args!(
+            "no request sent to nodes whose key for the encryption of secrets is not known: {names}"
+        ));
+        Ok(if sent_count > 0 { CommandExitCode::SomeFailed } else { CommandExitCode::NoneAnswered })
+    }
+}
+
+/// Waits for the replies, and prints output that was held back meanwhile.
+async fn show_meanwhile(
+    replies: impl Future<Output = Result<RequestReport>>,
+    output: &RequestOutput<'_>,
+    progress: &ProgressReporter<'_>,
+) -> Result<RequestReport> {
+    let mut replies = pin!(replies);
+    let mut ticks = tokio::time::interval(HELD_OUTPUT_INTERVAL);
+    loop {
+        tokio::select! {
+            report = &mut replies => return report,
+            _ = ticks.tick(), if output.form.holds_lines() => {
+                progress.suspend(|| output.print_overdue())?;
+            }
+        }
+    }
+}
+
+/// Prints what will be done, and asks for confirmation if required.
+async fn confirm_request(
+    request: &FleetRequest<'_>,
+    (nodes, target): (&BTreeSet<Identity>, &TargetSelection),
+    args: &RequestArgs,
+    settings: &RpcSettings,
+    cx: CommandContext<'_>,
+) -> Result<()> {
+    let RequestPlan { ddl, action, .. } = request.plan;
+    let (limits, pause) = (request.limits, request.pause);
+    let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
+    let conditions = (request.plan.changes_nothing(), nodes.len(), args.flags.yes);
+    let question = || preview.render_text() + &describe_change(settings, target, request.plan);
+    let was_asked = cx.confirm_request(settings, conditions, question).await?;
+    if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
+        cx.printer.print_message_lines(preview.render_text().trim_end());
+    }
+    Ok(())
+}
+
+/// Where replies go, if not to this process: nowhere, or to another subject.
+fn answer_destination(
+    args: &RequestArgs,
+    fleet: &FleetConnection,
+) -> Result<Option<ReplyDelivery>, FleetRequestError> {
+    if args.flags.no_results {
+        return Ok(Some(ReplyDelivery::Unwanted));
+    }
+    let mailbox = args.flags.reply_to.as_deref();
+    let address = mailbox.map(|name| fleet.mailbox_address(name)).transpose()?;
+    Ok(address.map(ReplyDelivery::Elsewhere))
+}
+
+/// The trace context of the request: the one from the environment, or a new one if tracing was requested.
+pub fn request_traceparent(trace: bool, environment: &ProcessEnvironment) -> Option<TraceContext> {
+    let given = environment.traceparent.as_deref();
+    // The W3C Trace Context standard requires treating an unreadable context as absent.
+    given
+        .and_then(|text| TraceContext::parse(text).ok())
+        .or_else(|| trace.then(|| TraceContext::new_trace(Uuid::now_v7(), Uuid::now_v7())))
+}
+
+/// Prints next steps after a request that did not reach all nodes or did not succeed on all.
+fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContext<'_>) {
+    let Some(job) = job else { return };
+    cx.printer.print_detail(format_args!("job {job}"));
+    if !report.stats.not_asked.is_empty() {
+        let nodes = node_count_text(report.stats.not_asked.len());
+        cx.printer.print_hint(format_args!(
+            "run `rpc do --resume {job}` to call the {nodes} that received no request"
+        ));
+    }
+    if report.may_succeed_later() {
+        cx.printer.print_hint(format_args!(
+            "run `rpc do --retry-failed {job}` to retry the nodes that failed or did not reply"
+        ));
+    }
+}

@@ -1,0 +1,11 @@
+//! What every command needs: settings, environment, names that were seen, confirmation, and hints for errors.
+
+pub mod broker_program;
+pub mod context;
+pub mod environment;
+pub mod errors;
+pub mod form;
+pub mod seen;
+pub mod seen_names;
+pub mod suggest;
+pub mod terminal;
