@@ -110,7 +110,7 @@ fn evaluate_expression(
 fn format_value(value: &Val) -> String {
     match value {
         Val::TStr(text) => String::from_utf8_lossy(text).into_owned(),
-        other => crate::report::documents::escape_harmful(other.to_string()),
+        other => crate::display::json::escape_harmful(other.to_string()),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json_path::JsonPath;
 
 use crate::display::escape_to_line;
 use crate::display::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
-use crate::report::documents::escape_harmful;
+use crate::display::json::escape_harmful;
 
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024;
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,6 +8,7 @@ pub mod duration;
 pub mod evaluation_limit;
 pub mod grid;
 pub mod jq;
+pub mod json;
 pub mod json_path;
 pub mod page;
 pub mod plan;

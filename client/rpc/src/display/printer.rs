@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
+use crate::display::json;
 use crate::display::printable::{TextStyle, printed_text, styled_line};
 use crate::display::screen::Screen;
 use crate::outcome::error::CommandError;
 use crate::outcome::exit::CommandExitCode;
-use crate::report::documents as json;
 
 pub const GOOD: TextStyle = TextStyle { is_bold: false, color: Some(32) };
 pub const BAD: TextStyle = TextStyle { is_bold: true, color: Some(31) };

@@ -118,7 +118,7 @@ mod tests {
 
     use super::{ReplyDocument, RequestJsonLine, RolloutStopDocument};
     use crate::display::fixtures::{reply, report};
-    use crate::report::documents::to_safe_line;
+    use crate::display::json::to_safe_line;
 
     #[test]
     fn renders_every_kind_of_line() {

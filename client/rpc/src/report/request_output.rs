@@ -10,17 +10,19 @@ use muster_wire::identity::Identity;
 
 use crate::display::diagnostics;
 use crate::display::jq::JqExpression;
+use crate::display::json;
 use crate::display::printer::PrintError;
 use crate::display::screen::Screen;
 use crate::display::template::{OutputTemplate, OutputTemplateError};
 use crate::flags::output::OutputArgs as Flags;
 use crate::outcome::error::ResultWriteError;
 use crate::report::command_output_printer::CommandOutputPrinter;
+use crate::report::documents::{ReplyDocument, RequestDocument, RolloutStopDocument};
 use crate::report::group::group_equal_replies;
 use crate::report::jsonl::RequestJsonLine;
+use crate::report::progress_lines;
 use crate::report::request::{RequestResultView, balance_line};
 use crate::report::template_values::{REPLY_TEMPLATE_NAMES, ReplyTemplateValues};
-use crate::report::{documents as json, progress_lines as progress};
 use crate::session::context::{CommandContext, CommandResult, Error, Result};
 use crate::session::form;
 use crate::session::form::{JsonForm, OutputFormError};
@@ -164,9 +166,10 @@ impl<'a> RequestOutput<'a> {
                     self.sort || is_folded || form.waits_for_all() || !self.accepts_reply(reply);
                 if is_held_back { Ok(()) } else { self.print_reply(reply) }
             }
-            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => {
-                Ok(self.cx.printer.print_text(progress::render_progress_update(progress_update))?)
-            }
+            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => Ok(self
+                .cx
+                .printer
+                .print_text(progress_lines::render_progress_update(progress_update))?),
             (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Lines) => {
                 Ok(RequestJsonLine::progress_lines(progress_update)
                     .try_for_each(|line| self.print_line(&line))?)
@@ -175,7 +178,7 @@ impl<'a> RequestOutput<'a> {
                 Ok(self.print_line(&RequestJsonLine::Wave { number, count, nodes })?)
             }
             (FleetRequestUpdate::Stopped { reason, job }, RequestOutputForm::Lines) => {
-                let stop = json::RolloutStopDocument::new(reason);
+                let stop = RolloutStopDocument::new(reason);
                 Ok(self.print_line(&RequestJsonLine::Stopped { stop, job })?)
             }
             (
@@ -212,7 +215,7 @@ impl<'a> RequestOutput<'a> {
             RequestOutputForm::Document(form) => {
                 let mut report = report.clone();
                 report.replies.retain(|reply| self.accepts_reply(reply));
-                return self.cx.print_json(&json::RequestDocument::new(&report), form);
+                return self.cx.print_json(&RequestDocument::new(&report), form);
             }
             RequestOutputForm::Lines => {
                 let lines = RequestJsonLine::closing_lines(report);
@@ -329,7 +332,7 @@ impl<'a> RequestOutput<'a> {
             }
             RequestOutputForm::Command(command) => command.print_reply(reply, self.cx)?,
             RequestOutputForm::Lines => {
-                self.print_line(&RequestJsonLine::Result(json::ReplyDocument::new(reply)))?;
+                self.print_line(&RequestJsonLine::Result(ReplyDocument::new(reply)))?;
             }
             RequestOutputForm::Senders if reply.is_ok() || self.filter.is_some() => {
                 self.cx.printer.print_line(reply.node.as_str())?;

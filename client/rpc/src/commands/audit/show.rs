@@ -7,9 +7,9 @@ use crate::commands::audit::args::AuditShowArgs;
 use crate::commands::audit::lines::LogFilePart;
 use crate::commands::audit::output::render_record;
 use crate::commands::audit::{expand_directories, lines};
+use crate::display::json::escape_harmful;
 use crate::display::plan::count_text;
 use crate::display::printer::PrintError;
-use crate::report::documents::escape_harmful;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -8,9 +8,9 @@ use muster_wire::identity::Identity;
 
 use crate::commands::events::args::EventsArgs;
 use crate::commands::events::output::{EventLine, render_event};
+use crate::display::json;
 use crate::flags::named_nodes::NodeNames;
 use crate::outcome::error::ResultWriteError;
-use crate::report::documents as json;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 
 pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {

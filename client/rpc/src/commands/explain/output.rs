@@ -10,11 +10,11 @@ use muster_wire::trace::StageName;
 use serde::{Serialize, Serializer};
 
 use crate::display::columns::wrap_words;
+use crate::display::json;
 use crate::display::printer::{BAD, STRONG};
 use crate::display::time::format_time;
 use crate::display::value::hang_lines;
 use crate::display::{TextPage, node_count_text};
-use crate::report::documents as json;
 
 /// Maximum subjects shown per message.
 const MAX_SHOWN_SUBJECTS: usize = 5;

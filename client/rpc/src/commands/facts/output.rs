@@ -149,8 +149,9 @@ mod tests {
 
     use super::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
     use crate::display::fixtures::{plain, reply, report};
+    use crate::display::json;
     use crate::display::screen::Screen;
-    use crate::report::documents as json;
+    use crate::report::documents::ReportDocument;
 
     #[test]
     fn values_are_sorted_by_frequency() {
@@ -188,7 +189,7 @@ mod tests {
         insta::assert_snapshot!("facts_table", plain(&render_fact_table(&groups, true, terminal)));
         insta::assert_snapshot!(
             "facts_json",
-            json::to_safe_text(&json::ReportDocument::new(
+            json::to_safe_text(&ReportDocument::new(
                 "muster.facts.v1",
                 FactsDocument { fact: "country", values: &groups },
                 &report

@@ -20,8 +20,8 @@ use tempfile::NamedTempFile;
 
 use crate::commands::inventory::InventoryFileError;
 use crate::commands::inventory::args::InventoryArgs;
+use crate::display::json;
 use crate::display::{count_text, node_count_text};
-use crate::report::documents as json;
 use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::request::inquiry::RPCUTIL_AGENT;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};

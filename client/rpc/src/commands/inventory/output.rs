@@ -181,7 +181,7 @@ mod tests {
     use super::{NodeInventory, NodeInventoryDocument};
     use crate::display::WIDTH;
     use crate::display::fixtures::{plain, reply, report};
-    use crate::report::documents as json;
+    use crate::display::json;
 
     #[test]
     fn renders_the_inventory_of_a_node() {

@@ -11,9 +11,9 @@ use crate::commands::puppet::output::runs::{
     format_log_line, render_runs_summary,
 };
 use crate::display::diagnostics;
+use crate::display::json;
 use crate::display::plan::node_count_text;
 use crate::display::printer::PrintError;
-use crate::report::documents as json;
 use crate::session::context::{CommandContext, Error, Result};
 use crate::session::form;
 use crate::session::form::JsonForm;

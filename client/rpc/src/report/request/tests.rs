@@ -11,10 +11,12 @@ use muster_wire::status::ReplyReason;
 use serde_json::json;
 
 use crate::display::fixtures::{plain, reply, report};
+use crate::display::json;
 use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::display::{WIDTH, is_within_width};
+use crate::report::documents::RequestDocument;
+use crate::report::group;
 use crate::report::request::RequestResultView;
-use crate::report::{documents as json, group};
 
 fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) -> String {
     let store = DdlStore::load(None).unwrap();
@@ -94,7 +96,7 @@ fn missing_nodes_are_listed() {
     assert!(is_within_width(&text));
     insta::assert_snapshot!(
         "request_json",
-        json::to_safe_text(&json::RequestDocument::new(&report)).unwrap()
+        json::to_safe_text(&RequestDocument::new(&report)).unwrap()
     );
 }
 
@@ -139,7 +141,7 @@ fn replies_are_escaped_for_the_terminal() {
     let harmful = |c: char| crate::display::printable::is_harmful(c) && c != '\n';
     let text = draw_colourless(&report);
     assert!(!text.contains(harmful), "{text:?}");
-    let json = json::to_safe_text(&json::RequestDocument::new(&report)).unwrap();
+    let json = json::to_safe_text(&RequestDocument::new(&report)).unwrap();
     assert!(!json.contains(harmful), "{json:?}");
 }
 

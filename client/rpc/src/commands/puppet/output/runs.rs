@@ -306,9 +306,9 @@ mod tests {
     };
     use crate::display::fixtures::plain;
     use crate::display::is_within_width;
+    use crate::display::json::to_safe_line;
     use crate::display::printable::styled_line;
     use crate::display::testing::{ended, outcome, ran, runs};
-    use crate::report::documents::to_safe_line;
     use muster_client::RunLogLine;
 
     #[test]
