@@ -8,13 +8,13 @@ use muster_client::SshProgram;
 use crate::cli::{Cli, Command, Deferred};
 use crate::commands::{
     again, approve, audit, broker, cancel, check, checks, completion, config, context, copy, demo,
-    doctor, events, explain, facts, filter, find, inventory, job, listen, nodes, org, permit, ping,
-    plugin, policy, prompt, provision, puppet, run, schedule, schema, ssh, stats, tunnel, whoami,
+    do_action, doctor, events, explain, facts, filter, find, inventory, job, listen, nodes, org,
+    permit, ping, plugin, policy, prompt, provision, puppet, run, schedule, schema, ssh, stats,
+    tunnel, whoami,
 };
 use crate::display::printer::OutputPrinter;
 use crate::outcome::error::Error;
 use crate::outcome::exit::CommandExitCode;
-use crate::request::send;
 use crate::session::context::CommandContext;
 use crate::session::environment::ProcessEnvironment;
 
@@ -40,7 +40,7 @@ pub async fn run(
         Command::Checks(Deferred(args)) => Box::pin(checks::run(*args, cx)).await,
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,
-        Command::Do(Deferred(args)) => Box::pin(send::run(*args, cx)).await,
+        Command::Do(Deferred(args)) => Box::pin(do_action::run(*args, cx)).await,
         Command::Run(Deferred(args)) => Box::pin(run::run(*args, cx)).await,
         Command::Cp(Deferred(args)) => Box::pin(copy::run(*args, cx)).await,
         Command::Ssh(Deferred(args)) => Box::pin(ssh::run(*args, cx)).await,

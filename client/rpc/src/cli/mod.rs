@@ -12,8 +12,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     again, approve, audit, broker, cancel, check, checks, completion, config, context, copy, demo,
-    events, explain, facts, filter, find, inventory, job, listen, nodes, org, permit, ping, plugin,
-    policy, prompt, provision, puppet, run, schedule, schema, ssh, tunnel, whoami,
+    do_action, events, explain, facts, filter, find, inventory, job, listen, nodes, org, permit,
+    ping, plugin, policy, prompt, provision, puppet, run, schedule, schema, ssh, tunnel, whoami,
 };
 use crate::display::printer::VerbosityLevel;
 use crate::flags::{filters, request};
@@ -142,7 +142,7 @@ pub enum Command {
     #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
     Inventory(Deferred<inventory::args::InventoryArgs>),
     /// Run an action on all matching nodes; also `rpc AGENT ACTION`
-    #[command(override_usage = request::USAGE, after_help = request::AFTER_HELP)]
+    #[command(override_usage = do_action::USAGE, after_help = do_action::AFTER_HELP)]
     Do(Deferred<request::RequestArgs>),
     /// Run a command line on all matching nodes
     #[command(override_usage = run::args::USAGE, after_help = run::args::AFTER_HELP)]

@@ -84,7 +84,7 @@ impl Cli {
         arguments.insert(arguments.len().saturating_sub(word_count), "do".into());
         let mut cli = Self::try_parse_from(&arguments)?;
         if let Command::Do(Deferred(request)) = &mut cli.command {
-            request.bare = true;
+            request.commands = Self::command_names();
         }
         Ok(cli)
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn agent_can_replace_the_command() {
         let (global, request) = request("rpc -v rpcutil get_fact -C apache fact=country -q");
-        assert!(request.bare && global.verbose && global.quiet);
+        assert!(!request.commands.is_empty() && global.verbose && global.quiet);
         assert_eq!(
             (request.agent.as_deref(), request.filters.conditions.classes),
             (Some("rpcutil"), vec!["apache".to_owned()])
@@ -174,7 +174,10 @@ mod tests {
         let (global, request) =
             request("rpc do -j puppetral type=user -C x password=$1$xxx --np y=-1 -t 5 -v z=--ttl");
         assert!(
-            !request.bare && global.verbose && request.output.json && request.output.no_progress
+            request.commands.is_empty()
+                && global.verbose
+                && request.output.json
+                && request.output.no_progress
         );
         assert_eq!(request.words, ["type=user", "password=$1$xxx", "y=-1", "z=--ttl"]);
         assert_eq!(request.timeout, Some(std::time::Duration::from_secs(5)));

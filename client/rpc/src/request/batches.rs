@@ -10,7 +10,6 @@ use muster_client::{
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
-use crate::commands::inventory::remember_inventories;
 use crate::display::list_first_nodes;
 use crate::display::template::OutputTemplateError;
 use crate::report::progress::ProgressReporter;
@@ -93,7 +92,7 @@ impl InventoryQuery {
             let no_progress = ProgressReporter::new(cx.printer, false);
             let mut report = ask_nodes(&fleet, &plan, batch, &no_progress).await?;
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));
-            remember_inventories(&report, cx);
+            cx.remember_inventories(&report);
             for reply in &report.replies {
                 match progress.suspend(|| handle_reply(reply))? {
                     Ok(()) => total.ok += 1,

@@ -1,4 +1,4 @@
-//! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: calls an action on all matching nodes and shows their replies.
+//! Calls an action on all matching nodes and shows their replies.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use muster_calls::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_client::{
-    AgentSchemas, ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest,
-    FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport,
-    RequestWords, RpcSettings, TargetSelection, load_approval, request_noop,
+    ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError,
+    JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport, RpcSettings,
+    TargetSelection, load_approval, request_noop,
 };
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
-use crate::cli::Cli;
-use crate::commands::do_action::output as agent_help;
 use crate::display::plan::{RolloutPreview, node_count_text};
 use crate::flags::approval::ApprovalArgs;
 use crate::flags::filters::QueryArgs;
@@ -44,9 +42,6 @@ const HELD_OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
-    if args.help {
-        return print_help(&args, cx);
-    }
     let flags = args.output.clone();
     run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
 }
@@ -71,27 +66,11 @@ pub async fn send_words(
         flags: RequestFlags { yes, ..RequestFlags::default() },
         pace: PaceArgs::default(),
         filters,
-        bare: false,
+        commands: Vec::new(),
         help: false,
         literal_values: true,
     };
     Box::pin(run(request, cx)).await
-}
-
-/// Prints the usage of the agent or its action.
-fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> CommandResult {
-    let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
-    if args.bare {
-        schemas.commands = Cli::command_names();
-    }
-    let words = RequestWords::parse(args.agent.as_deref().unwrap_or_default(), &args.words)?;
-    let ddl = schemas.find_agent(&words.agent)?;
-    let page = match words.action {
-        None => agent_help::render_agent_help(ddl),
-        Some(_) => agent_help::render_action_help(ddl, schemas.find_action(&words)?.1),
-    };
-    cx.printer.print_text(page)?;
-    Ok(CommandExitCode::Passed)
 }
 
 async fn ask_action(
@@ -105,9 +84,7 @@ async fn ask_action(
     // The settings are optional here, so that a usage error is reported before a missing configuration.
     let settings = cx.load_settings_if_any()?;
     let mut schemas = cx.load_schemas(settings.as_ref())?;
-    if args.bare {
-        schemas.commands = Cli::command_names();
-    }
+    schemas.commands.clone_from(&args.commands);
     if let Some(settings) = &settings {
         refresh_stale_ddl(&mut schemas, &words, &target, settings, cx).await?;
     }

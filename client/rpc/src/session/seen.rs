@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use muster_base::{format_duration, nearest_name, unix_millis_now};
-use muster_client::{LastSeenNodes, TargetSelection};
+use muster_client::{LastSeenNodes, RequestReport, TargetSelection};
+use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_wire::identity::Identity;
 
 use crate::display::node_count_text;
@@ -54,6 +55,16 @@ impl CommandContext<'_> {
 
     pub fn remember_names(&self, names: SeenNamesCache) {
         SeenNamesCache::add_names(self.seen_names_path().as_deref(), names);
+    }
+
+    /// Saves the names in the inventories for completion.
+    pub fn remember_inventories(&self, inventory: &RequestReport) {
+        let mut seen = SeenNamesCache::default();
+        for reply in inventory.replies.iter().filter(|reply| reply.is_ok()) {
+            seen.add_inventory(reply.typed_outputs::<RpcutilInventoryOutput>());
+            seen.nodes.insert(reply.node.to_string());
+        }
+        self.remember_names(seen);
     }
 
     /// Prints that none of this many nodes has a fact, and the seen fact that was probably meant.

@@ -13,7 +13,6 @@ use std::path::PathBuf;
 
 use muster_calls::discovery::inventory::InventoryError;
 use muster_client::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
-use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_wire::identity::Identity;
 
 use crate::commands::inventory::output::{NodeInventory, NodeInventoryDocument};
@@ -22,7 +21,6 @@ use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
-use crate::session::seen_names::SeenNamesCache;
 
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryFileError {
@@ -77,20 +75,10 @@ async fn show_node(
     } else if inventory.stats.response_count() + statistics.stats.response_count() > 0 {
         cx.printer.print_text(page.render_text(cx.width()))?;
     }
-    remember_inventories(&inventory, cx);
+    cx.remember_inventories(&inventory);
     print_problems(node, &[&inventory, &statistics], cx);
     let exit = CommandExitCode::from(inventory.stats.outcome());
     Ok(exit.max(statistics.stats.outcome().into()))
-}
-
-/// Saves the names in the inventories for completion.
-pub fn remember_inventories(inventory: &RequestReport, cx: CommandContext<'_>) {
-    let mut seen = SeenNamesCache::default();
-    for reply in inventory.replies.iter().filter(|reply| reply.is_ok()) {
-        seen.add_inventory(reply.typed_outputs::<RpcutilInventoryOutput>());
-        seen.nodes.insert(reply.node.to_string());
-    }
-    cx.remember_names(seen);
 }
 
 /// Prints errors that the page does not contain, each one once.

@@ -11,7 +11,7 @@ use crate::flags::approval::ApprovalArgs;
 use crate::flags::output::{CommandOutputMode, OutputArgs};
 use crate::flags::request::RequestArgs;
 use crate::flags::request_flags::RequestFlags;
-use crate::request::send as request;
+use crate::request::send;
 use crate::session::context::{CommandContext, CommandResult};
 
 /// Time that a node has to kill the command and to reply, after the command's time limit.
@@ -19,7 +19,7 @@ const REPLY_TIME: Duration = Duration::from_secs(10);
 
 pub async fn run(mut args: RunArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.filters);
-    Box::pin(request::run(request_of(args), cx)).await
+    Box::pin(send::run(request_of(args), cx)).await
 }
 
 /// The request for the agent `shell` with these options.
@@ -37,7 +37,7 @@ fn request_of(args: RunArgs) -> RequestArgs {
         flags: RequestFlags { yes: args.yes, job: args.job, ..RequestFlags::default() },
         pace: args.pace,
         filters: args.filters,
-        bare: false,
+        commands: Vec::new(),
         help: false,
     }
 }
