@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 
+use clap::CommandFactory as _;
 use muster_client::SshProgram;
 
 use crate::cli::{Cli, Command, Deferred};
@@ -74,7 +75,9 @@ pub async fn run(
         Command::Demo(Deferred(command)) => demo::run(*command, cx).await,
         Command::Schema(Deferred(args)) => schema::run(&args, cx),
         Command::Completion(Deferred(args)) => completion::run(&args, cx),
-        Command::Complete(Deferred(args)) => completion::answer_shell(&args, cx).await,
-        Command::Man(Deferred(args)) => completion::write_man_pages(&args),
+        Command::Complete(Deferred(args)) => {
+            completion::answer_shell(&args, Cli::command(), cx).await
+        }
+        Command::Man(Deferred(args)) => completion::write_man_pages(&args, Cli::command()),
     }
 }

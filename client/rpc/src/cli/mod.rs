@@ -8,7 +8,7 @@ mod read;
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     again, approve, audit, broker, cancel, check, checks, completion, config, context, copy, demo,
@@ -16,6 +16,7 @@ use crate::commands::{
     ping, plugin, policy, prompt, provision, puppet, run, schedule, schema, ssh, tunnel, whoami,
 };
 use crate::display::printer::VerbosityLevel;
+use crate::flags::values::ColorMode;
 use crate::flags::{filters, request};
 
 pub use deferred::Deferred;
@@ -88,18 +89,6 @@ pub struct GlobalArgs {
     /// Print values of --jq, --template and jsonpath unescaped
     #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub raw: bool,
-}
-
-/// When to use colours.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum ColorMode {
-    /// On a terminal, unless `NO_COLOR` is set
-    #[default]
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
 }
 
 /// The commands. The help has its own order.
@@ -268,11 +257,6 @@ impl Command {
     }
 }
 
-/// The name of a value, as on the command line.
-pub fn value_name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
 impl Cli {
     pub fn verbosity_level(&self) -> VerbosityLevel {
         match (self.global.quiet, self.global.verbose) {
@@ -287,11 +271,7 @@ impl Cli {
         if matches!(self.command, Command::Prompt(_)) {
             return anstream::ColorChoice::Always;
         }
-        match self.global.color {
-            ColorMode::Auto => anstream::ColorChoice::Auto,
-            ColorMode::Always => anstream::ColorChoice::Always,
-            ColorMode::Never => anstream::ColorChoice::Never,
-        }
+        self.global.color.into()
     }
 }
 

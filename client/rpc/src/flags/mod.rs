@@ -12,3 +12,4 @@ pub mod request_flags;
 pub mod result_form;
 pub mod rollout_flags;
 pub mod seconds;
+pub mod values;

@@ -9,7 +9,6 @@ use muster_client::{
 };
 use muster_files::files::FileAccessError;
 
-use crate::commands::plugin::check::{convert_hint, is_ruby_ddl};
 use crate::outcome::error::CommandError;
 use crate::outcome::exit::CommandExitCode;
 
@@ -245,6 +244,15 @@ impl CommandError for ApprovalFileError {
             _ => CommandExitCode::Local,
         }
     }
+}
+
+/// Whether a file is a DDL of `MCollective`, by its name.
+pub fn is_ruby_ddl(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ddl")
+}
+
+pub fn convert_hint(path: &Path) -> String {
+    format!("this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`", path.display())
 }
 
 #[cfg(test)]

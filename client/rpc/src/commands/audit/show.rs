@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::cli::value_name;
 use crate::commands::audit::args::AuditShowArgs;
 use crate::commands::audit::lines::LogFilePart;
 use crate::commands::audit::output::render_record;
@@ -10,6 +9,7 @@ use crate::commands::audit::{expand_directories, lines};
 use crate::display::json::escape_harmful;
 use crate::display::plan::count_text;
 use crate::display::printer::PrintError;
+use crate::flags::values::value_name;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -13,7 +13,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::CommandFactory as _;
+use clap::Command;
 use muster_client::jobs::{JobHeader, JobStore};
 use muster_client::{
     AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, FleetConnection, RpcSettings,
@@ -21,7 +21,6 @@ use muster_client::{
 };
 use tokio::time::timeout;
 
-use crate::cli::Cli;
 use crate::commands::completion::args::{CompleteArgs, CompletionArgs, ManPagesArgs};
 use crate::commands::completion::engine::{CompletionCandidate, complete_word};
 use crate::commands::completion::line::CompletionLine;
@@ -43,8 +42,12 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(CommandExitCode::Passed)
 }
 
-/// Prints completion candidates. Ignores errors of the configuration, which other commands report.
-pub async fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
+/// Prints completion candidates; `root` defines the command line. Ignores errors of the configuration, which other commands report.
+pub async fn answer_shell(
+    args: &CompleteArgs,
+    mut root: Command,
+    cx: CommandContext<'_>,
+) -> CommandResult {
     let line = CompletionLine::from_shell(args.shell, &args.words);
     let config = line.option_value(&["-c", "--config"]).map(PathBuf::from);
     let context = line.option_value(&["--context"]);
@@ -60,7 +63,6 @@ pub async fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Comman
         schemas.add_cached(DdlCache::for_settings(settings).load_all());
     }
     let mut seen = cx.seen_names();
-    let mut root = Cli::command();
     root.build();
     let complete = |seen: &SeenNamesCache| {
         let jobs = || job_candidates(settings.as_ref(), cx);
@@ -118,10 +120,10 @@ fn job_candidates(
     headers.into_iter().filter(is_ours).map(candidate).collect()
 }
 
-pub fn write_man_pages(args: &ManPagesArgs) -> CommandResult {
+pub fn write_man_pages(args: &ManPagesArgs, root: Command) -> CommandResult {
     let failed = |source: io::Error| ResultWriteError::File(args.directory.clone(), source);
     std::fs::create_dir_all(&args.directory).map_err(failed)?;
-    let command = Cli::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, &args.directory).map_err(failed)?;
+    clap_mangen::generate_to(root.disable_help_subcommand(true), &args.directory)
+        .map_err(failed)?;
     Ok(CommandExitCode::Passed)
 }

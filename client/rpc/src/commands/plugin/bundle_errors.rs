@@ -2,8 +2,8 @@
 
 use muster_operations::bundle::{BundleError, BundleFileError};
 
-use crate::commands::plugin::check::{convert_hint, is_ruby_ddl};
 use crate::outcome::error::CommandError;
+use crate::session::errors::{convert_hint, is_ruby_ddl};
 
 impl CommandError for BundleFileError {
     fn hints(&self) -> Vec<String> {

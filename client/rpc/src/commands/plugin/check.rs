@@ -9,6 +9,7 @@ use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_actio
 use crate::commands::plugin::args::PluginCheckArgs;
 use crate::commands::plugin::check_output::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::errors::{convert_hint, is_ruby_ddl};
 use crate::session::form;
 
 /// Checks all files, even after an error.
@@ -40,21 +41,12 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(if refused_count == 0 { CommandExitCode::Passed } else { CommandExitCode::Local })
 }
 
-/// Whether a file is a DDL of `MCollective`, by its name.
-pub fn is_ruby_ddl(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "ddl")
-}
-
 /// The result for a DDL that is not JSON.
 fn refuse_ruby_ddl(path: &Path) -> DdlCheckResult {
     let file = path.display().to_string();
     let mut checked = DdlCheckResult { file, agent: None, data_source: None, findings: Vec::new() };
     checked.add_refusal(convert_hint(path));
     checked
-}
-
-pub fn convert_hint(path: &Path) -> String {
-    format!("this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`", path.display())
 }
 
 /// The programs next to a DDL: `NAME`, or the files of the directory `NAME`.

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use muster_client::read_cache_file;
 use muster_contract::motd::{MAX_PROMPT_CACHE_BYTES, PROMPT_REFRESH_SECONDS, PromptStatus};
 
-use crate::cli::ColorMode;
 use crate::commands::prompt::args::PromptArgs;
 use crate::commands::prompt::output::{PromptOptions, init_script, render_prompt};
+use crate::flags::values::ColorMode;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// A file that is missing or unusable is no error, because a prompt appears every few seconds; `-v` says why.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use muster_contract::provisioner::ProvisionerStatusOutput;
 
-use crate::cli::value_name;
 use crate::commands::provision::args::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::commands::provision::output::{
     ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
     render_overview_table,
 };
 use crate::commands::provision::service::ProvisionerClient;
+use crate::flags::values::value_name;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form;
 
