@@ -1,8 +1,9 @@
-//! Hints and exit codes of requests, their configuration and approvals.
+//! Hints and exit codes of requests, their configuration, approvals and inventories.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use muster_calls::ClientError;
+use muster_calls::discovery::inventory::InventoryError;
 use muster_client::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
     RpcSettingsError, SshCertificateError, SshNodeError,
@@ -254,6 +255,16 @@ pub fn is_ruby_ddl(path: &Path) -> bool {
 pub fn convert_hint(path: &Path) -> String {
     format!("this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`", path.display())
 }
+
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryFileError {
+    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
+    Exists { path: PathBuf },
+    #[error("the inventory in {} cannot be used", path.display())]
+    Inventory { path: PathBuf, source: InventoryError },
+}
+
+impl CommandError for InventoryFileError {}
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use muster_organisation::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MOVES_PER_SECOND, ServerAddress};
 use muster_wire::identity::{Identity, SubjectName};
 
-use crate::commands::org::args::StoreArgs;
 use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::flags::stores::StoreArgs;
 
 /// Help text that is not Markdown.
 const JETSTREAM_DIRECTORY_HELP: &str =

@@ -7,10 +7,10 @@ use muster_base::{format_duration, unix_millis_now};
 use muster_organisation::{MissingStores, StoreBackup};
 
 use crate::commands::broker::args::{BrokerBackupArgs, BrokerRestoreArgs};
-use crate::commands::org::push::print_store_changes;
 use crate::display::count_text;
 use crate::display::printer::GOOD;
 use crate::display::time::format_time;
+use crate::report::store_changes::print_store_changes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::confirm_on_terminal;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::commands::nodes::args::NodeListForm;
 use crate::flags::filters::{FilterArgs, QueryArgs};
 use crate::flags::json::JsonArgs;
 use crate::flags::lifetime::parse_lifetime;
+use crate::flags::list_form::NodeListForm;
 use crate::flags::seconds::parse_seconds;
 
 pub const AFTER_HELP: &str = "Examples:

@@ -14,8 +14,8 @@ use crate::commands::checks::follow::follow_checks;
 use crate::commands::checks::output::{
     FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,
 };
-use crate::commands::nodes::args::NodeListForm;
-use crate::commands::nodes::print_in_form;
+use crate::flags::list_form::NodeListForm;
+use crate::report::list_form::print_in_form;
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{ask_nodes, plan_action};
 use crate::request::send::send_words;

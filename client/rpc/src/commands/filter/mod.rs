@@ -10,9 +10,9 @@ use muster_operations::policy::AssumedDataValues;
 
 use crate::commands::filter::args::{FilterCommand, FilterTestArgs};
 use crate::commands::filter::output::FilterTestDocument;
-use crate::commands::inventory::InventoryFileError;
 use crate::flags::filters::FilterArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::errors::InventoryFileError;
 use crate::session::form;
 
 pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> CommandResult {

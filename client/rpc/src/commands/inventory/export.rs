@@ -18,13 +18,13 @@ use muster_files::files;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use crate::commands::inventory::InventoryFileError;
 use crate::commands::inventory::args::InventoryArgs;
 use crate::display::json;
 use crate::display::{count_text, node_count_text};
 use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::request::inquiry::RPCUTIL_AGENT;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::errors::InventoryFileError;
 
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };

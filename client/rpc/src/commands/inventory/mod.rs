@@ -9,28 +9,15 @@ pub mod output;
 mod report;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use muster_calls::discovery::inventory::InventoryError;
 use muster_client::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use crate::commands::inventory::output::{NodeInventory, NodeInventoryDocument};
-use crate::outcome::error::CommandError;
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
-
-#[derive(Debug, thiserror::Error)]
-pub enum InventoryFileError {
-    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
-    Exists { path: PathBuf },
-    #[error("the inventory in {} cannot be used", path.display())]
-    Inventory { path: PathBuf, source: InventoryError },
-}
-
-impl CommandError for InventoryFileError {}
 
 pub async fn run(args: args::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(path) = &args.validate {

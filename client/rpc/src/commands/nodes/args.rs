@@ -6,9 +6,9 @@ use muster_wire::identity::Identity;
 
 use crate::commands::nodes::node_order::NodeOrder;
 use crate::commands::nodes::point_in_time::PointInTime;
-use crate::display::json_path::JsonPathExpression;
 use crate::flags::filters::FilterArgs;
 use crate::flags::json::JsonArgs;
+use crate::flags::list_form::NodeListForm;
 use crate::flags::named_nodes::NamedNodeArgs;
 
 pub const NODES_HELP: &str = "Examples:
@@ -38,38 +38,6 @@ pub const CHECK_HELP: &str = "Examples:
 
 Prints one line for Nagios, as MCollective's check_mongodb.rb does, and exits
 with 0 or 2; with 3 if the directory does not answer.";
-
-#[derive(Debug, Clone, Default)]
-pub enum NodeListForm {
-    /// Name, state, and time since the node was seen.
-    #[default]
-    Table,
-    /// Version, collectives and number of classes, too.
-    Wide,
-    Name,
-    /// The document of `-j` as JSON.
-    Json,
-    /// The document of `-j` as YAML.
-    Yaml,
-    /// Values of the document of `-j`.
-    JsonPath(JsonPathExpression),
-}
-
-impl NodeListForm {
-    pub fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "table" => Ok(Self::Table),
-            "wide" => Ok(Self::Wide),
-            "name" => Ok(Self::Name),
-            "json" => Ok(Self::Json),
-            "yaml" => Ok(Self::Yaml),
-            other => match other.strip_prefix("jsonpath=") {
-                Some(expression) => JsonPathExpression::parse(expression).map(Self::JsonPath),
-                None => Err("use table, wide, name, json, yaml or jsonpath=EXPRESSION".to_owned()),
-            },
-        }
-    }
-}
 
 /// `rpc nodes`.
 #[derive(Debug, Args)]

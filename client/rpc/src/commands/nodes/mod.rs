@@ -18,17 +18,16 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
+use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodesArgs};
 use crate::commands::nodes::output::{
     ShownNodes, render_facets, render_node, render_node_names, render_node_table,
     render_registration_check,
 };
 use crate::display::node_count_text;
-use crate::display::yaml::to_yaml;
-use crate::outcome::error::ResultWriteError;
+use crate::flags::list_form::NodeListForm;
+use crate::report::list_form::print_in_form;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::session::form;
-use crate::session::form::{JsonForm, OutputFormError};
 
 /// Pause before changes are requested again.
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -139,30 +138,6 @@ fn print_list(
             render_node_table(nodes, &args.fields, is_wide, cx.table_width())
         }
     })
-}
-
-/// Prints a document in a form of `--output`; `render` makes the texts of the forms for people: names, a table, a wide table.
-pub fn print_in_form(
-    form: Option<&NodeListForm>,
-    document: &impl Serialize,
-    cx: CommandContext<'_>,
-    render: impl FnOnce(&NodeListForm) -> String,
-) -> Result<(), Error> {
-    let form = form.unwrap_or(&NodeListForm::Table);
-    let text = match form {
-        NodeListForm::Name | NodeListForm::Table | NodeListForm::Wide => render(form),
-        NodeListForm::Json => {
-            return cx.print_result(Some(&JsonForm::default()), document, String::new);
-        }
-        NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
-        NodeListForm::JsonPath(expression) => {
-            let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
-            let text = expression.render(value, cx.printer.prints_raw_values());
-            let text = text.map_err(OutputFormError::JsonPath)?;
-            return Ok(cx.printer.print_value(&text)?);
-        }
-    };
-    Ok(cx.printer.print_text(text)?)
 }
 
 /// Makes the directory forget nodes, one after the other, and reports each.

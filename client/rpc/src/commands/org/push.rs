@@ -3,12 +3,13 @@
 use muster_base::{error_chain, unix_millis_now};
 use muster_organisation::{
     AccountRealm, MissingStores, Organisation, OrganisationLock, PushError, StoreChange,
-    StoreChangeKind, StoreOptions,
+    StoreOptions,
 };
 
 use crate::commands::org::args::OrgPushArgs;
 use crate::display::count_text;
 use crate::display::printer::{GOOD, OutputPrinter};
+use crate::report::store_changes::print_store_changes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -75,27 +76,6 @@ fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Res
         ));
     }
     Ok(())
-}
-
-pub fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
-    for StoreChange { store, kind } in changes {
-        match kind {
-            StoreChangeKind::Created(replicas) => printer.print_message(format_args!(
-                "{GOOD}created{GOOD:#} the store {store} with {}",
-                count_text(*replicas, "replica", "replicas")
-            )),
-            StoreChangeKind::Adopted(server) => printer.print_message(format_args!(
-                "{GOOD}adopted{GOOD:#} the store {store} of {server}, which stored it before it belonged to the cluster"
-            )),
-            StoreChangeKind::Updated(settings) => {
-                let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
-                printer.print_message(format_args!(
-                    "{GOOD}updated{GOOD:#} the store {store}: {}",
-                    settings.join(", ")
-                ));
-            }
-        }
-    }
 }
 
 /// Signs account tokens again if their permissions differ from those of this version, or if the services have changed.

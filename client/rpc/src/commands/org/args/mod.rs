@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use muster_organisation::{MissingStores, PrincipalKind, StoreOptions};
+use muster_organisation::PrincipalKind;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::leaf_scope::LeafNodePattern;
 use muster_wire::token::{ServiceRight, scope};
@@ -18,6 +18,7 @@ use muster_wire::token::{ServiceRight, scope};
 use crate::flags::lifetime;
 use crate::flags::lifetime::CredentialExpiry;
 use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::flags::stores::StoreArgs;
 pub use backup::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
 pub use empty::OrgEmptyArgs;
 pub use monitor::OrgMonitorArgs;
@@ -398,27 +399,6 @@ pub struct OrgPushArgs {
     /// The stores.
     #[command(flatten)]
     pub stores: StoreArgs,
-}
-
-/// How the broker's stores are created and updated.
-#[derive(Debug, Args)]
-pub struct StoreArgs {
-    /// Number of servers in a cluster that store each bucket [default: 3 in a cluster of three or more, and never fewer than now]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub replicas: Option<u8>,
-    /// Create missing stores although the broker had them, or servers of the cluster do not answer; what these have of the stores is lost
-    #[arg(long)]
-    pub create_missing: bool,
-}
-
-impl StoreArgs {
-    /// The options, with this rule for missing stores unless another one was given.
-    pub fn options(&self, missing: MissingStores) -> StoreOptions {
-        StoreOptions {
-            replicas: self.replicas.map(usize::from),
-            missing: if self.create_missing { MissingStores::CreateAll } else { missing },
-        }
-    }
 }
 
 /// `rpc org show`.
