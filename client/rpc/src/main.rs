@@ -62,7 +62,7 @@ fn run_command(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(RuntimeStartError)?.block_on(cli::dispatch::run(cli, environment, printer))
+    runtime.map_err(RuntimeStartError)?.block_on(cli.run(environment, printer))
 }
 
 /// Help and version succeed; every other clap message is a usage error.

@@ -1,23 +1,26 @@
-//! The command line: the list of commands, and the options of all. `dispatch` runs the chosen one.
+//! The command line: the list of commands, and the options of all.
 
 mod deferred;
-pub mod dispatch;
 mod help;
 mod links;
 mod read;
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use muster_client::SshProgram;
 
-use crate::commands::{
-    again, approve, audit, broker, cancel, check, checks, completion, config, context, copy, demo,
-    do_action, events, explain, facts, filter, find, inventory, job, listen, nodes, org, permit,
-    ping, plugin, policy, prompt, provision, puppet, run, schedule, schema, ssh, tunnel, whoami,
-};
-use crate::display::printer::VerbosityLevel;
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "each name is the folder of a command")
+)]
+use crate::commands::*;
+use crate::display::printer::{OutputPrinter, VerbosityLevel};
 use crate::flags::values::ColorMode;
 use crate::flags::{filters, request};
+use crate::session::context::{CommandContext, CommandResult};
+use crate::session::environment::ProcessEnvironment;
 
 pub use deferred::Deferred;
 pub use read::CommandLineMessage;
@@ -91,159 +94,158 @@ pub struct GlobalArgs {
     pub raw: bool,
 }
 
-/// The commands. The help has its own order.
-#[derive(Debug, Subcommand)]
-pub enum Command {
+/// Defines the commands for clap, and how each is run.
+macro_rules! commands {
+    ($args:ident, $color:ident, $cx:ident: $($(#[$attribute:meta])* $name:ident($type:ty) => $run:expr;)*) => {
+        /// The commands. The help has its own order.
+        #[derive(Debug, Subcommand)]
+        pub enum Command {
+            $($(#[$attribute])* $name(Deferred<$type>),)*
+        }
+
+        impl Command {
+            async fn run(self, $color: ColorMode, $cx: CommandContext<'_>) -> CommandResult {
+                match self {
+                    $(Self::$name(Deferred($args)) => $run,)*
+                }
+            }
+        }
+    };
+}
+
+commands! { args, color, cx:
     /// Ping nodes and show their round-trip times
     #[command(after_help = ping::args::AFTER_HELP)]
-    Ping(Deferred<ping::args::PingArgs>),
+    Ping(ping::args::PingArgs) => ping::run(*args, cx).await;
     /// List the nodes that match the filters
     #[command(after_help = find::args::AFTER_HELP)]
-    Find(Deferred<find::args::FindArgs>),
+    Find(find::args::FindArgs) => find::run(*args, cx).await;
     /// List the nodes that the directory knows, also those that are down
     #[command(after_help = nodes::args::NODES_HELP)]
-    Nodes(Deferred<nodes::args::NodesArgs>),
+    Nodes(nodes::args::NodesArgs) => nodes::run_list(*args, cx).await;
     /// Show what the directory knows of one node
     #[command(after_help = nodes::args::NODE_HELP)]
-    Node(Deferred<nodes::args::NodeArgs>),
+    Node(nodes::args::NodeArgs) => nodes::run_show(*args, cx).await;
     /// Print what a shell's prompt shows of this machine
     #[command(after_help = prompt::args::AFTER_HELP)]
-    Prompt(Deferred<prompt::args::PromptArgs>),
+    Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
     /// Check that nodes send heartbeats, as a Nagios check
     #[command(after_help = nodes::args::CHECK_HELP)]
-    CheckRegistration(Deferred<nodes::args::CheckRegistrationArgs>),
+    CheckRegistration(nodes::args::CheckRegistrationArgs) => nodes::run_check(*args, cx).await;
     /// Run a check of NRPE on all matching nodes, as a Nagios check
     #[command(after_help = check::args::AFTER_HELP)]
-    Check(Deferred<check::args::CheckArgs>),
+    Check(check::args::CheckArgs) => Box::pin(check::run(*args, cx)).await;
     /// Show, cancel and permit further runs of Puppet that runs asked for
     #[command(subcommand)]
-    Again(Deferred<again::args::AgainCommand>),
+    Again(again::args::AgainCommand) => Box::pin(again::run(*args, cx)).await;
     /// Request actions by a schedule, and show and pause schedules
     #[command(subcommand)]
-    Schedule(Deferred<schedule::args::ScheduleCommand>),
+    Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
     /// Show scheduled checks, acknowledge problems, begin maintenance
     #[command(after_help = checks::args::AFTER_HELP)]
-    Checks(Deferred<checks::args::ChecksArgs>),
+    Checks(checks::args::ChecksArgs) => Box::pin(checks::run(*args, cx)).await;
     /// Show the distribution of a fact's values
     #[command(after_help = facts::args::AFTER_HELP)]
-    Facts(Deferred<facts::args::FactsArgs>),
+    Facts(facts::args::FactsArgs) => facts::run(*args, cx).await;
     /// Show the inventory of one node, or report on many nodes
     #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
-    Inventory(Deferred<inventory::args::InventoryArgs>),
+    Inventory(inventory::args::InventoryArgs) => inventory::run(*args, cx).await;
     /// Run an action on all matching nodes; also `rpc AGENT ACTION`
     #[command(override_usage = do_action::USAGE, after_help = do_action::AFTER_HELP)]
-    Do(Deferred<request::RequestArgs>),
+    Do(request::RequestArgs) => Box::pin(do_action::run(*args, cx)).await;
     /// Run a command line on all matching nodes
     #[command(override_usage = run::args::USAGE, after_help = run::args::AFTER_HELP)]
-    Run(Deferred<run::args::RunArgs>),
+    Run(run::args::RunArgs) => Box::pin(run::run(*args, cx)).await;
     /// Copy a file to all matching nodes, or from them
     #[command(override_usage = copy::args::USAGE, after_help = copy::args::AFTER_HELP)]
-    Cp(Deferred<copy::args::CopyArgs>),
+    Cp(copy::args::CopyArgs) => Box::pin(copy::run(*args, cx)).await;
     /// Log in to a node by OpenSSH, or run a command on nodes
     #[command(override_usage = ssh::args::SSH_USAGE, after_help = ssh::args::SSH_HELP)]
-    Ssh(Deferred<ssh::args::SshArgs>),
+    Ssh(ssh::args::SshArgs) => Box::pin(ssh::run(*args, cx)).await;
     /// Copy files to or from a node by OpenSSH
     #[command(override_usage = ssh::args::SCP_USAGE, after_help = ssh::args::SCP_HELP)]
-    Scp(Deferred<ssh::args::ScpArgs>),
+    Scp(ssh::args::ScpArgs) => Box::pin(ssh::run_transfer(SshProgram::Scp, args.target, cx)).await;
     /// Transfer files to or from a node interactively by OpenSSH
     #[command(override_usage = ssh::args::SFTP_USAGE, after_help = ssh::args::SFTP_HELP)]
-    Sftp(Deferred<ssh::args::SftpArgs>),
+    Sftp(ssh::args::SftpArgs) => Box::pin(ssh::run_transfer(SshProgram::Sftp, args.target, cx)).await;
     /// Connect to a port of a node through the broker
     #[command(override_usage = tunnel::args::USAGE, after_help = tunnel::args::AFTER_HELP)]
-    Tunnel(Deferred<tunnel::args::TunnelArgs>),
+    Tunnel(tunnel::args::TunnelArgs) => Box::pin(tunnel::run(*args, cx)).await;
     /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::args::AFTER_HELP)]
-    Listen(Deferred<listen::args::ListenArgs>),
+    Listen(listen::args::ListenArgs) => Box::pin(listen::run(*args, cx)).await;
     /// Show the events of nodes as they happen
     #[command(after_help = events::args::AFTER_HELP)]
-    Events(Deferred<events::args::EventsArgs>),
+    Events(events::args::EventsArgs) => events::run(*args, cx).await;
     /// Cancel a request that is running or queued on nodes
     #[command(after_help = cancel::args::AFTER_HELP)]
-    Cancel(Deferred<cancel::args::CancelArgs>),
+    Cancel(cancel::args::CancelArgs) => cancel::run(*args, cx).await;
     /// Show what a request would send, without sending it
-    #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::args::AFTER_HELP)]
-    Explain(Deferred<explain::args::ExplainArgs>),
+    #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
+    Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;
     /// List, show, compare, undo and delete stored jobs
     #[command(subcommand)]
-    Job(Deferred<job::args::JobCommand>),
+    Job(job::args::JobCommand) => job::run(*args, cx).await;
     /// Review and approve a request that another user proposed
     #[command(after_help = approve::args::AFTER_HELP)]
-    Approve(Deferred<approve::args::ApproveArgs>),
+    Approve(approve::args::ApproveArgs) => approve::run(&args, cx);
     /// Show the request counters of daemons
-    #[command(after_help = "Examples:
-  rpc stats                          counters of all daemons
-  rpc stats -C apache
-  rpc stats -j --jq '.nodes[] | select(.replayed > 0) | .node'
-
-Counters since the start of the daemon: TOTAL is all received requests. REFUSED
-were not authentic: missing, invalid or foreign signature, another collective,
-or a role without permission to send requests. EXPIRED were too old or from the
-future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
-denied by a policy. REPLIES is the number of replies.")]
-    Stats(Deferred<filters::QueryArgs>),
+    #[command(after_help = stats::AFTER_HELP)]
+    Stats(filters::QueryArgs) => stats::run(*args, cx).await;
     /// Diagnose problems of the client, the brokers and the nodes
-    #[command(after_help = "Examples:
-  rpc doctor                         the client, the brokers, the whole fleet
-  rpc doctor -I db1.acme.net         the same, with one node only
-  rpc doctor -j                      print one JSON document
-
-Checks the client's configuration, credentials and trust; names, connections
-and TLS of the brokers; clocks, duplicate names, versions and DDLs of the nodes,
-and problems that daemons report: policies, facts, disks, audit, credentials.
-Changes nothing. Exits with 1 for an error of the client or a broker, with 2 for
-an error of a node; warnings do not count.")]
-    Doctor(Deferred<filters::QueryArgs>),
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(filters::QueryArgs) => doctor::run(*args, cx).await;
     /// Explain and test filters
     #[command(subcommand)]
-    Filter(Deferred<filter::args::FilterCommand>),
+    Filter(filter::args::FilterCommand) => filter::run(&args, cx);
     /// Run Puppet with a concurrency limit, and show its state
     #[command(subcommand)]
-    Puppet(Deferred<puppet::args::PuppetCommand>),
+    Puppet(puppet::args::PuppetCommand) => Box::pin(puppet::run(*args, cx)).await;
     /// Show and release run permits
     #[command(subcommand)]
-    Permit(Deferred<permit::args::PermitCommand>),
+    Permit(permit::args::PermitCommand) => Box::pin(permit::run(*args, cx)).await;
     /// List, document, create, check and install agents
     #[command(subcommand)]
-    Plugin(Deferred<plugin::args::PluginCommand>),
+    Plugin(plugin::args::PluginCommand) => plugin::run(*args, cx).await;
     /// Show who you are to the nodes, and until when
     #[command(after_help = whoami::args::AFTER_HELP)]
-    Whoami(Deferred<whoami::args::WhoamiArgs>),
+    Whoami(whoami::args::WhoamiArgs) => whoami::run(&args, cx);
     /// List and select contexts: fleets and users
     #[command(subcommand)]
-    Context(Deferred<context::args::ContextCommand>),
+    Context(context::args::ContextCommand) => context::run(*args, cx);
     /// Deploy policies, facts, checks and settings to daemons
     #[command(subcommand)]
-    Config(Deferred<config::args::ConfigCommand>),
+    Config(config::args::ConfigCommand) => Box::pin(config::run(*args, cx)).await;
     /// Check, explain and test policies
     #[command(subcommand)]
-    Policy(Deferred<policy::args::PolicyCommand>),
+    Policy(policy::args::PolicyCommand) => policy::run(*args, cx).await;
     /// Create and manage an organisation: keys, credentials, revocations
     #[command(subcommand)]
-    Org(Deferred<org::args::OrgCommand>),
+    Org(org::args::OrgCommand) => org::run(*args, cx).await;
     /// Enrol and provision new machines
     #[command(subcommand)]
-    Provision(Deferred<provision::args::ProvisionCommand>),
+    Provision(provision::args::ProvisionCommand) => provision::run(*args, cx).await;
     /// Verify and show a node's audit log
     #[command(subcommand)]
-    Audit(Deferred<audit::args::AuditCommand>),
+    Audit(audit::args::AuditCommand) => audit::run(*args, cx);
     /// Configure and run the broker
     #[command(subcommand)]
-    Broker(Deferred<broker::args::BrokerCommand>),
+    Broker(broker::args::BrokerCommand) => broker::run(*args, cx).await;
     /// Run a demonstration fleet on this machine: a broker and some nodes
     #[command(subcommand)]
-    Demo(Deferred<demo::args::DemoCommand>),
+    Demo(demo::args::DemoCommand) => demo::run(*args, cx).await;
     /// Print the JSON Schema of a command's JSON output
     #[command(after_help = schema::args::AFTER_HELP)]
-    Schema(Deferred<schema::args::SchemaArgs>),
+    Schema(schema::args::SchemaArgs) => schema::run(&args, cx);
     /// Print a shell completion script
     #[command(after_help = completion::args::AFTER_HELP)]
-    Completion(Deferred<completion::args::CompletionArgs>),
+    Completion(completion::args::CompletionArgs) => completion::run(&args, cx);
     /// Print completion candidates for a shell's completion script
     #[command(hide = true, after_help = completion::args::AFTER_HELP)]
-    Complete(Deferred<completion::args::CompleteArgs>),
+    Complete(completion::args::CompleteArgs) => completion::answer_shell(&args, Cli::command(), cx).await;
     /// Write the manual pages: `rpc man DIR`
-    #[command(hide = true, after_help = "Example:\n  rpc man /usr/share/man/man1")]
-    Man(Deferred<completion::args::ManPagesArgs>),
+    #[command(hide = true, after_help = completion::args::MAN_HELP)]
+    Man(completion::args::ManPagesArgs) => completion::write_man_pages(&args, Cli::command());
 }
 
 impl Command {
@@ -258,6 +260,20 @@ impl Command {
 }
 
 impl Cli {
+    /// Runs the command. It receives its inputs as values, prints through the printer and returns its exit code; it does not read the command line or the
+    /// environment.
+    pub async fn run(
+        self,
+        environment: &ProcessEnvironment,
+        printer: &OutputPrinter,
+    ) -> CommandResult {
+        let GlobalArgs { config, context, color, .. } = &self.global;
+        let (config, context) = (config.as_deref(), context.as_deref());
+        let loaded_settings = &OnceCell::new();
+        let cx = CommandContext { config, context, environment, loaded_settings, printer };
+        Box::pin(self.command.run(*color, cx)).await
+    }
+
     pub fn verbosity_level(&self) -> VerbosityLevel {
         match (self.global.quiet, self.global.verbose) {
             (true, _) => VerbosityLevel::Quiet,

@@ -1,4 +1,4 @@
-//! Renders results as text and documents: pure functions of values, one file per kind of result. Nothing here prints.
+//! Turns values into text and JSON, and prints it. Only [`printer`] and [`diagnostics`] print; everything else is pure functions of values.
 //!
 //! Text from nodes is escaped by pages, tables and the printer, so that no node can send terminal sequences: see [`printable`].
 

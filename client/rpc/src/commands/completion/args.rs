@@ -15,6 +15,9 @@ Names of nodes, classes, agents and facts, and values of facts, are those that
 commands received from the configured fleet in the last 24 hours. Names of nodes
 also come from the directory, if it answers within 300 ms.";
 
+pub const MAN_HELP: &str = "Example:
+  rpc man /usr/share/man/man1";
+
 /// `rpc completion`.
 #[derive(Debug, Args)]
 pub struct CompletionArgs {

@@ -18,6 +18,17 @@ use crate::flags::org_directory::OrgDirectoryArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::session::form;
 
+pub const AFTER_HELP: &str = "Examples:
+  rpc doctor                         the client, the brokers, the whole fleet
+  rpc doctor -I db1.acme.net         the same, with one node only
+  rpc doctor -j                      print one JSON document
+
+Checks the client's configuration, credentials and trust; names, connections
+and TLS of the brokers; clocks, duplicate names, versions and DDLs of the nodes,
+and problems that daemons report: policies, facts, disks, audit, credentials.
+Changes nothing. Exits with 1 for an error of the client or a broker, with 2 for
+an error of a node; warnings do not count.";
+
 /// Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?;

@@ -4,6 +4,8 @@ use clap::Args;
 
 use crate::flags::filters::QueryArgs;
 
+pub const USAGE: &str = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]";
+
 pub const AFTER_HELP: &str =
     "Sends nothing and discovers no nodes. Sensitive inputs are neither shown nor
 signed. With -v, also shows the signed bytes.

@@ -10,6 +10,17 @@ use crate::report::documents::ReportDocument;
 use crate::request::inquiry::{RPCUTIL_AGENT, query_nodes};
 use crate::session::context::{CommandContext, CommandResult};
 
+pub const AFTER_HELP: &str = "Examples:
+  rpc stats                          counters of all daemons
+  rpc stats -C apache
+  rpc stats -j --jq '.nodes[] | select(.replayed > 0) | .node'
+
+Counters since the start of the daemon: TOTAL is all received requests. REFUSED
+were not authentic: missing, invalid or foreign signature, another collective,
+or a role without permission to send requests. EXPIRED were too old or from the
+future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
+denied by a policy. REPLIES is the number of replies.";
+
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let result = query_nodes(&args, (RPCUTIL_AGENT, "daemon_stats"), &[], cx).await?;
     let counts = read_daemon_counts(&result.report);
