@@ -1,6 +1,6 @@
 //! Help pages: the commands of `rpc --help` in groups, and the short pages of `-h`.
 //!
-//! clap has neither, so the groups are a template, which a test compares with the commands. A short page is rendered only when it is asked for,
+//! clap has neither, so the groups are a template, made of the commands' own summaries. A short page is rendered only when it is asked for,
 //! from definitions that ordinary calls do not build.
 
 use std::ffi::OsString;
@@ -13,70 +13,47 @@ use crate::cli::Cli;
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
 
-/// The page of the program, with its commands in groups. The first ten commands are the most used ones.
-pub const TEMPLATE: &str = "\
+/// The commands of `rpc --help` in groups. The first ten are the most used ones.
+pub const GROUPS: [(&str, &[&str]); 6] = [
+    ("Run", &["do", "run", "find", "ping", "puppet", "cp", "cancel"]),
+    (
+        "Inspect",
+        &[
+            "facts",
+            "inventory",
+            "doctor",
+            "nodes",
+            "node",
+            "explain",
+            "stats",
+            "events",
+            "filter",
+            "check",
+            "checks",
+            "check-registration",
+            "prompt",
+        ],
+    ),
+    ("OpenSSH", &["ssh", "scp", "sftp", "tunnel"]),
+    ("Jobs", &["job", "approve", "listen", "permit", "again", "schedule"]),
+    ("Access", &["whoami", "context", "policy", "audit", "org"]),
+    ("Setup", &["demo", "broker", "provision", "config", "plugin", "schema", "completion"]),
+];
+
+/// The page of the program before and after its commands.
+const TEMPLATE: (&str, &str) = (
+    "\
 {about-with-newline}
 {usage-heading} {usage}
 
-Run:
-  do          Run an action on all matching nodes; also `rpc AGENT ACTION`
-  run         Run a command line on all matching nodes
-  find        List the nodes that match the filters
-  ping        Ping nodes and show their round-trip times
-  puppet      Run Puppet with a concurrency limit, and show its state
-  cp          Copy a file to all matching nodes, or from them
-  cancel      Cancel a request that is running or queued on nodes
-
-Inspect:
-  facts       Show the distribution of a fact's values
-  inventory   Show the inventory of one node, or report on many nodes
-  doctor      Diagnose problems of the client, the brokers and the nodes
-  nodes       List the nodes that the directory knows, also those that are down
-  node        Show what the directory knows of one node
-  explain     Show what a request would send, without sending it
-  stats       Show the request counters of daemons
-  events      Show the events of nodes as they happen
-  filter      Explain and test filters
-  check       Run a check of NRPE on all matching nodes, as a Nagios check
-  checks      Show scheduled checks, acknowledge problems, begin maintenance
-  check-registration  Check that nodes send heartbeats, as a Nagios check
-  prompt      Print what a shell's prompt shows of this machine
-
-OpenSSH:
-  ssh         Log in to a node by OpenSSH, or run a command on nodes
-  scp         Copy files to or from a node by OpenSSH
-  sftp        Transfer files to or from a node interactively by OpenSSH
-  tunnel      Connect to a port of a node through the broker
-
-Jobs:
-  job         List, show, compare, undo and delete stored jobs
-  approve     Review and approve a request that another user proposed
-  listen      Receive the replies to requests that were sent with --reply-to
-  permit      Show and release run permits
-  again       Show, cancel and permit further runs of Puppet that runs asked for
-  schedule    Request actions by a schedule, and show and pause schedules
-
-Access:
-  whoami      Show who you are to the nodes, and until when
-  context     List and select contexts: fleets and users
-  policy      Check, explain and test policies
-  audit       Verify and show a node's audit log
-  org         Create and manage an organisation: keys, credentials, revocations
-
-Setup:
-  demo        Run a demonstration fleet on this machine: a broker and some nodes
-  broker      Configure and run the broker
-  provision   Enrol and provision new machines
-  config      Deploy policies, facts, checks and settings to daemons
-  plugin      List, document, create, check and install agents
-  schema      Print the JSON Schema of a command's JSON output
-  completion  Print a shell completion script
-
+",
+    "\
 Options:
 {options}
 
 `rpc COMMAND -h` shows the most used options of a command, `rpc COMMAND --help`
-all of them, with examples; `rpc AGENT --help` shows the actions of an agent.{after-help}";
+all of them, with examples; `rpc AGENT --help` shows the actions of an agent.{after-help}",
+);
 
 /// Options below a heading that a short page shows. It shows all options without a heading, which are the command's own.
 const COMMON_OPTIONS: [&str; 17] = [
@@ -100,6 +77,22 @@ const COMMON_OPTIONS: [&str; 17] = [
 ];
 
 impl Cli {
+    /// The definitions of all commands, with the page of the program.
+    pub fn definition() -> Command {
+        let root = Self::command();
+        let row = |name: &&str| {
+            let about = root.find_subcommand(name).and_then(Command::get_about);
+            let about = about.map(StyledStr::to_string).unwrap_or_default();
+            format!("  {name:<10}  {about}\n")
+        };
+        let groups = GROUPS.map(|(group, names)| {
+            format!("{group}:\n{}\n", names.iter().map(row).collect::<Vec<_>>().concat())
+        });
+        let (start, end) = TEMPLATE;
+        let page = [start, &groups.concat(), end].concat();
+        root.help_template(page)
+    }
+
     /// The short page for a command line with `-h`; `None` for another command line.
     pub(super) fn short_help(arguments: &[OsString]) -> Option<StyledStr> {
         let rest: Vec<&OsString> = arguments.iter().filter(|word| *word != "-h").collect();
@@ -114,7 +107,7 @@ impl Cli {
             path.push(name.to_owned());
             level = below;
         }
-        Some(render_short_page(Self::command(), &path))
+        Some(render_short_page(Self::definition(), &path))
     }
 }
 

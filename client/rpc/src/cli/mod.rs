@@ -56,7 +56,7 @@ Examples:
 /// Run actions on a fleet of nodes, and administer its organisation.
 #[derive(Debug, Parser)]
 #[command(name = "rpc", version, after_help = AFTER_HELP, propagate_version = true)]
-#[command(help_template = help::TEMPLATE, override_usage = help::USAGE)]
+#[command(override_usage = help::USAGE)]
 #[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 80)]
 pub struct Cli {
     /// Options of every command.
