@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use muster_agents::motd::NodeSnapshot;
-use muster_agents::motd::NodeSnapshot;
 use muster_api::base::error_chain;
 use muster_engine::types::motd_fragment::FragmentTarget;
 use muster_node::config::Config;

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_agents::motd::MotdRenderer;
-use muster_agents::motd::MotdRenderer;
 use muster_agents::nrpe::CheckMonitor;
 use muster_agents::package::PackageWorkers;
 use muster_agents::ssh::LoginOptions;

@@ -8,42 +8,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_agents::catalog::CatalogPlugin;
-use muster_agents::catalog::CatalogPlugin;
-use muster_agents::config::{ConfigPlugin, Deployments};
 use muster_agents::config::{ConfigPlugin, Deployments};
 use muster_agents::filecopy::FilecopyPlugin;
-use muster_agents::filecopy::FilecopyPlugin;
-use muster_agents::filemgr::FilemgrPlugin;
 use muster_agents::filemgr::FilemgrPlugin;
 use muster_agents::motd::{MotdPlugin, MotdRenderer};
-use muster_agents::motd::{MotdPlugin, MotdRenderer};
-use muster_agents::nettest::NettestPlugin;
 use muster_agents::nettest::NettestPlugin;
 use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
-use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
-use muster_agents::package::{PackagePlugin, PackageWorkers};
 use muster_agents::package::{PackagePlugin, PackageWorkers};
 use muster_agents::process::ProcessPlugin;
-use muster_agents::process::ProcessPlugin;
 use muster_agents::puppetral::PuppetralPlugin;
-use muster_agents::puppetral::PuppetralPlugin;
-use muster_agents::restart::cycle::MachinePaths;
 use muster_agents::restart::cycle::MachinePaths;
 use muster_agents::restart::{
     DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
 };
-use muster_agents::restart::{
-    DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
-};
-use muster_agents::rpcutil::RpcutilPlugin;
 use muster_agents::rpcutil::RpcutilPlugin;
 use muster_agents::service::{DaemonRestarter, ServicePlugin};
-use muster_agents::service::{DaemonRestarter, ServicePlugin};
-use muster_agents::shell::ShellPlugin;
 use muster_agents::shell::ShellPlugin;
 use muster_agents::ssh::{LoginOptions, SshCaPlugin, SshPlugin};
-use muster_agents::ssh::{LoginOptions, SshCaPlugin, SshPlugin};
-use muster_agents::tunnel::{TunnelHub, TunnelPlugin};
 use muster_agents::tunnel::{TunnelHub, TunnelPlugin};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
@@ -62,7 +43,6 @@ use muster_provision::puppetca::PuppetcaPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
 use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
 use muster_puppet::again::{AgainMonitor, AgainPlugin, AgainShared};
-use muster_puppet::permits::{PermitClient, PermitPlugin};
 use muster_puppet::permits::{PermitClient, PermitPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
 use muster_scheduler::SchedulerPlugin;

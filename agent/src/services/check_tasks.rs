@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agents::nrpe::CheckMonitor;
-use muster_agents::nrpe::CheckMonitor;
 use muster_api::{FindingLevel, NodeHandle};
 use muster_node::core::DaemonCore;
 use tokio::task::JoinHandle;

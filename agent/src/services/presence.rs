@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use muster_agents::restart::{DaemonInstance, RestartStore};
-use muster_agents::restart::{DaemonInstance, RestartStore};
 use muster_api::base::error_chain;
 use muster_bus::{Bus, BusEvent};
 use muster_node::config::Config;

@@ -14,7 +14,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_agents::tunnel::TunnelHub;
-use muster_agents::tunnel::TunnelHub;
 use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use muster_agents::tunnel::TunnelCounts;
-use muster_agents::tunnel::TunnelCounts;
 use muster_api::{FindingLevel, NodeHandle as _};
 use muster_host::AgentLoad;
 use muster_node::core::DaemonCore;
