@@ -12,12 +12,12 @@ impl NodeFilter {
         if self.is_empty() {
             return "all nodes".to_owned();
         }
-        let identities = self.identities().iter().map(explain_identity).collect::<Vec<_>>();
+        let identities = self.identities().iter().map(explain_identity);
         let mut clauses: Vec<String> = self.facts().iter().map(explain_fact).collect();
         clauses.extend(self.classes().iter().map(|class| explain_name("a", "class", class, false)));
         clauses.extend(self.agents().iter().map(|agent| explain_name("an", "agent", agent, false)));
-        if !identities.is_empty() {
-            clauses.push(format!("whose identity {}", join_phrases(&identities, "or")));
+        if !self.identities().is_empty() {
+            clauses.push(format!("whose identity {}", join_phrases(identities, "or")));
         }
         if let Some(query) = self.query() {
             clauses.extend(query.explain_clauses());
@@ -28,7 +28,7 @@ impl NodeFilter {
             }
             clauses.extend(select.explain_clauses());
         }
-        format!("nodes {}", join_phrases(&clauses, "and"))
+        format!("nodes {}", join_phrases(clauses, "and"))
     }
 }
 
@@ -80,8 +80,9 @@ fn explain_identity(pattern: &FilterPattern) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn join_phrases(parts: &[String], conjunction: &str) -> String {
-    match parts {
+pub(super) fn join_phrases(parts: impl IntoIterator<Item: ToString>, conjunction: &str) -> String {
+    let parts: Vec<String> = parts.into_iter().map(|part| part.to_string()).collect();
+    match parts.as_slice() {
         [] => String::new(),
         [only] => only.clone(),
         [firsts @ .., last] => format!("{} {conjunction} {last}", firsts.join(", ")),

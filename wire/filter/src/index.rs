@@ -1,7 +1,6 @@
 //! What an index of many nodes asks a filter: the conditions that every matching node satisfies, and the facts and states that decide.
 
 use crate::ast::NodeFilter;
-use crate::document::DocumentQuery;
 use crate::fact_names::ReferencedFacts;
 use crate::necessary::{FactIndexKey, NecessaryCondition};
 use crate::pattern::FilterPattern;
@@ -37,7 +36,7 @@ impl NodeFilter {
             select.fact_paths().into_iter().for_each(|path| found.add_path(path));
         }
         if let Some(query) = self.query() {
-            DocumentQuery::add_referenced_facts(query, &mut found);
+            query.add_referenced_facts(&mut found);
         }
         found
     }
@@ -46,7 +45,7 @@ impl NodeFilter {
     pub fn referenced_state(&self) -> ReferencedFacts {
         let mut found = ReferencedFacts::none();
         if let Some(query) = self.query() {
-            DocumentQuery::add_referenced_state(query, &mut found);
+            query.add_referenced_state(&mut found);
         }
         found
     }

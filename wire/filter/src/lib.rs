@@ -23,6 +23,7 @@
 #![warn(missing_docs)]
 
 mod ast;
+mod boolean_tree;
 mod document;
 mod error;
 mod eval;

@@ -5,23 +5,22 @@
 //! requests carry it, and it parses back as the same query. The meaning is that of `MongoDB`'s documentation;
 //! `docs/decisions/0055` lists the differences.
 //!
-//! The stages: `scan` and `read` parse relaxed JSON, `pql` parses and evaluates PQL, `compile`, `operators` and `path` convert it to the tree of `ast`; `eval`,
-//! `explain` and `print` are functions of the tree; `walk`, `value` and `date` are the data.
+//! The stages: `scan` and `read` parse relaxed JSON; `clause`, `operators`, `literal` and `path` read it as a tree, and evaluate, print and explain that;
+//! `pql` does so for PQL; `walk`, `value` and `date` are the data.
 
-mod ast;
-mod compile;
+mod clause;
 mod date;
 mod eval;
-mod explain;
+mod literal;
 mod necessary;
 mod operators;
 mod path;
 mod pql;
-mod print;
 mod read;
 #[cfg(test)]
 mod refusals;
 mod scan;
+mod usage;
 mod value;
 mod walk;
 
@@ -29,9 +28,11 @@ use std::fmt;
 
 pub use date::parse_millis as parse_date_millis;
 
-use ast::{ClauseList, DocumentClause, LogicOperator};
+use clause::{ClauseList, DocumentClause, PathScope};
+use usage::QueryUsage;
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
+use super::explain::join_phrases;
 use super::limits::MAX_QUERY_BYTES;
 
 /// A checked query. `Display` prints its canonical text.
@@ -70,12 +71,12 @@ impl DocumentQuery {
         if text.len() > MAX_QUERY_BYTES {
             return Err(too_long(MAX_QUERY_BYTES));
         }
-        let mut compiler = compile::QueryCompiler::default();
         let query = pql::PqlQuery::parse(text)?;
         if query.is_unconditional() {
             return Ok(Self(ClauseList::default()));
         }
-        Ok(Self(ClauseList(vec![compiler.add_pql(0, query)?])))
+        QueryUsage::default().add(0, query.usage)?;
+        Ok(Self(ClauseList(vec![DocumentClause::Pql(Box::new(query))])))
     }
 
     /// Parses what a user writes as a query whose equality and order compare numbers with texts of the same number, as with the operator `$loose`.
@@ -96,8 +97,7 @@ impl DocumentQuery {
             return Err(too_long(MAX_QUERY_BYTES));
         }
         let value = read::read_relaxed_json(text)?;
-        let mut compiler = compile::QueryCompiler::default();
-        let query = Self(compiler.compile_document(value, compile::PathScope::Node)?);
+        let query = Self(ClauseList::read(value, PathScope::Node, &mut QueryUsage::default())?);
         if query.printed_bytes() > MAX_QUERY_BYTES {
             return Err(too_long(text.len()));
         }
@@ -120,13 +120,13 @@ impl DocumentQuery {
         }
         let mut list = self.into_and_list();
         list.extend(other.into_and_list());
-        let joined = DocumentClause::Logic(LogicOperator::And, list);
+        let joined = DocumentClause::And(list);
         Self(ClauseList(vec![joined])).check_printed()
     }
 
     fn into_and_list(self) -> Vec<ClauseList> {
         match <[DocumentClause; 1]>::try_from(self.0.0) {
-            Ok([DocumentClause::Logic(LogicOperator::And, list)]) => list,
+            Ok([DocumentClause::And(list)]) => list,
             Ok([clause]) => vec![ClauseList(vec![clause])],
             Err(clauses) => vec![ClauseList(clauses)],
         }
@@ -135,6 +135,19 @@ impl DocumentQuery {
     /// Whether the query has no conditions, so that every node matches, such as `{}`.
     pub fn is_unconditional(&self) -> bool {
         self.0.is_unconditional()
+    }
+
+    /// The query as an English phrase that follows "nodes".
+    pub fn explain(&self) -> String {
+        match self.explain_clauses() {
+            clauses if clauses.is_empty() => "with any data".to_owned(),
+            clauses => join_phrases(clauses, "and"),
+        }
+    }
+
+    /// The phrases whose conjunction is the query.
+    pub(crate) fn explain_clauses(&self) -> Vec<String> {
+        self.conditions().into_iter().map(DocumentClause::explain).collect()
     }
 
     /// Length of the printed query in bytes.

@@ -42,6 +42,7 @@ impl DocumentPath {
             None => (key, None),
         };
         let rest_at = field.len() + 1;
+        let path = || rest.map(read_path).transpose().shifted_by(rest_at);
         let names = match field {
             "identity" => {
                 return match rest {
@@ -49,14 +50,8 @@ impl DocumentPath {
                     Some(_) => expected_at(rest_at - 1, "the end of the key: identity is a text"),
                 };
             }
-            "facts" => {
-                let path = rest.map(read_path).transpose().shifted_by(rest_at)?;
-                return Ok(Self::Facts(path));
-            }
-            "state" => {
-                let path = rest.map(read_path).transpose().shifted_by(rest_at)?;
-                return Ok(Self::State(path));
-            }
+            "facts" => return path().map(Self::Facts),
+            "state" => return path().map(Self::State),
             "agents" => NameField::Agents,
             "classes" => NameField::Classes,
             "collectives" => NameField::Collectives,

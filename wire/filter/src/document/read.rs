@@ -10,6 +10,10 @@ use super::scan::TextScanner;
 use crate::error::{FaultContext as _, Result, expected_at};
 use crate::limits::MAX_QUERY_DEPTH;
 
+/// Words that look like literals, in any case.
+const REFUSED_WORDS: [&str; 9] =
+    ["true", "false", "null", "nil", "undef", "undefined", "nan", "infinity", "new"];
+
 /// A value and its byte offset.
 pub(super) struct RelaxedValue {
     pub(super) at: usize,
@@ -33,6 +37,11 @@ pub(super) struct RelaxedEntry {
     pub(super) at: usize,
     pub(super) key: String,
     pub(super) value: RelaxedValue,
+}
+
+/// Whether a map is a document of operators rather than a literal.
+pub(super) fn has_operators(entries: &[RelaxedEntry]) -> bool {
+    entries.first().is_some_and(|entry| entry.key.starts_with('$'))
 }
 
 /// Parses one value that is the whole text.
@@ -177,19 +186,7 @@ impl RelaxedReader<'_> {
             "true" => RelaxedKind::Boolean(true),
             "false" => RelaxedKind::Boolean(false),
             "null" => RelaxedKind::Null,
-            _ if [
-                "true",
-                "false",
-                "null",
-                "nil",
-                "undef",
-                "undefined",
-                "nan",
-                "infinity",
-                "new",
-            ]
-            .contains(&word.to_ascii_lowercase().as_str()) =>
-            {
+            _ if REFUSED_WORDS.contains(&word.to_ascii_lowercase().as_str()) => {
                 let expected =
                     format!("true, false or null, or a text in quotes ({word:?}), not {word}");
                 return expected_at(at, expected);

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::ast::{JsonType, QueryValue};
 use super::date::parse_millis;
+use super::literal::QueryValue;
 use crate::eval::{compare_ignoring_case, equals_ignoring_case};
 use crate::number::NumericValue;
 
@@ -78,49 +78,17 @@ impl<'a> NodeValue<'a> {
         }
     }
 
-    /// Whether the value has this type.
-    pub(super) fn has_type(self, wanted: JsonType) -> bool {
-        let number = match self {
-            Self::Json(Value::Number(number)) => Some(number),
-            _ => None,
-        };
-        match wanted {
-            JsonType::Array => self.list_length().is_some(),
-            JsonType::Bool => matches!(self, Self::Json(Value::Bool(_))),
-            JsonType::Null => self.is_null(),
-            JsonType::Object => self.as_map().is_some(),
-            JsonType::String => self.as_text().is_some(),
-            JsonType::Number => number.is_some(),
-            JsonType::Double => number.is_some_and(serde_json::Number::is_f64),
-            JsonType::Int => number
-                .and_then(serde_json::Number::as_i64)
-                .is_some_and(|value| i32::try_from(value).is_ok()),
-            JsonType::Long => number.is_some_and(|number| {
-                !number.is_f64()
-                    && number.as_i64().is_none_or(|value| i32::try_from(value).is_err())
-            }),
-        }
-    }
-
     /// Whether the value equals the literal. Lists compare by position, maps regardless of the order of keys.
     pub(super) fn equals(self, literal: &QueryValue, loose: bool) -> bool {
         match literal {
             QueryValue::Null => self.is_null(),
-            QueryValue::List(items) => match self {
-                Self::Json(Value::Array(found)) => {
-                    let pairs = found.iter().zip(items);
-                    let mut equal =
-                        pairs.map(|(found, item)| Self::Json(found).equals(item, loose));
-                    found.len() == items.len() && equal.all(|equal| equal)
-                }
-                Self::Names(found, case) => {
-                    let pairs = found.iter().zip(items);
-                    let mut equal =
-                        pairs.map(|(found, item)| Self::Name(found, case).equals(item, loose));
-                    found.len() == items.len() && equal.all(|equal| equal)
-                }
-                _ => false,
-            },
+            QueryValue::List(items) => {
+                let mut items_left = items.iter();
+                let mut differs = |found: NodeValue<'a>| {
+                    items_left.next().is_none_or(|item| !found.equals(item, loose))
+                };
+                self.list_length() == Some(items.len()) && !self.any_element(&mut differs)
+            }
             QueryValue::Map(entries) => self.as_map().is_some_and(|map| {
                 let has_entry = |(key, literal): &(String, QueryValue)| {
                     map.get(key).is_some_and(|value| Self::Json(value).equals(literal, loose))

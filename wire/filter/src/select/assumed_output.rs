@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::SelectExpression;
-use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
+use super::ast::{ConditionSubject, SelectCondition, SourceOutput, ValueTest};
+use crate::boolean_tree::BooleanTree;
 use crate::error::{FilterError, FilterFault, Result};
 use crate::lookup::DataLookup;
 use crate::number::NumericValue;

@@ -1,69 +1,17 @@
 //! The syntax trees of expressions: as written ([`SelectStatement`]), and as checked ([`SelectCondition`]).
 
 use super::semver::VersionConstraint;
+use crate::boolean_tree::BooleanTree;
 use crate::lookup::DataLookup;
 use crate::pattern::FilterPattern;
 use crate::state::FactPath;
 use crate::term::{FactOperand, FactOperator, LiteralOperand};
-
-/// Statements or conditions joined by `and`, `or` and `not`. Lists have two elements or more, and no element of the list's
-/// own kind, so redundant parentheses do not change the tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BooleanTree<T> {
-    List(Connective, Vec<BooleanTree<T>>),
-    Not(Box<BooleanTree<T>>),
-    Term(T),
-}
-
-/// What joins the elements of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Connective {
-    And,
-    Or,
-}
 
 /// An expression as written.
 pub(super) type StatementTree = BooleanTree<SelectStatement>;
 
 /// A checked expression.
 pub(super) type ConditionTree = BooleanTree<SelectCondition>;
-
-impl<T> BooleanTree<T> {
-    /// The trees joined by a connective; a single tree stays itself. There is at least one.
-    pub(super) fn join_list(connective: Connective, mut trees: Vec<Self>) -> Self {
-        if trees.len() == 1 {
-            return trees.remove(0);
-        }
-        let flatten = |tree| match tree {
-            Self::List(inner, list) if inner == connective => list,
-            other => vec![other],
-        };
-        Self::List(connective, trees.into_iter().flat_map(flatten).collect())
-    }
-
-    /// `not a`.
-    pub(super) fn negate_tree(tree: Self) -> Self {
-        Self::Not(Box::new(tree))
-    }
-
-    /// The operands of `and`, `or` and `not`, in the order as written.
-    pub(super) fn leaf_terms(&self) -> Vec<&T> {
-        match self {
-            Self::List(_, list) => list.iter().flat_map(Self::leaf_terms).collect(),
-            Self::Not(inner) => inner.leaf_terms(),
-            Self::Term(term) => vec![term],
-        }
-    }
-
-    /// The depth of the tree; its printed form nests no deeper.
-    pub(super) fn depth(&self) -> usize {
-        match self {
-            Self::List(_, list) => 1 + list.iter().map(Self::depth).max().unwrap_or(0),
-            Self::Not(inner) => 1 + inner.depth(),
-            Self::Term(_) => 0,
-        }
-    }
-}
 
 /// One operand of `and`, `or` and `not`, as written.
 #[derive(Debug)]

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::ast::{
-    BooleanTree, ComparisonOperator, ConditionSubject, ConditionTree, Connective, FunctionCall,
-    SelectCondition, SelectStatement, SelectValue, SelectValueKind, StatementTree, ValueTest,
+    ComparisonOperator, ConditionSubject, ConditionTree, FunctionCall, SelectCondition,
+    SelectStatement, SelectValue, SelectValueKind, StatementTree, ValueTest,
 };
 use super::lex::is_whole_regex;
 use super::print::is_value;
 use super::semver::VersionConstraint;
 use super::subject::{is_lookup, parse_fact_call};
+use crate::boolean_tree::{BooleanTree, Connective};
 use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
 use crate::limits::{MAX_SELECT_REGEXES, MAX_SELECT_TERMS};
 use crate::lookup::DataLookup;

@@ -9,10 +9,9 @@ use std::ops::Not;
 use serde_json::Value;
 
 use super::SelectExpression;
-use super::ast::{
-    ConditionSubject, ConditionTree, Connective, SelectCondition, SourceOutput, ValueTest,
-};
+use super::ast::{ConditionSubject, ConditionTree, SelectCondition, SourceOutput, ValueTest};
 use super::semver::VersionConstraint;
+use crate::boolean_tree::Connective;
 use crate::lookup::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
 use crate::pattern::{FilterPattern, FilterRegex};
 use crate::state::{FactPath, NodeView};

@@ -2,9 +2,8 @@
 //! do not have class b".
 
 use super::SelectExpression;
-use super::ast::{
-    BooleanTree, ConditionSubject, ConditionTree, Connective, SelectCondition, ValueTest,
-};
+use super::ast::{ConditionSubject, ConditionTree, SelectCondition, ValueTest};
+use crate::boolean_tree::{BooleanTree, Connective};
 use crate::explain::{explain_name, explain_operand, join_phrases, operator_phrase};
 use crate::term::FactOperator;
 
@@ -31,10 +30,9 @@ impl ConditionTree {
             Self::Not(inner) => inner.explain_tree(!negated),
             Self::Term(condition) => condition.explain_condition(negated),
             Self::List(connective, list) => {
-                let phrases: Vec<_> =
-                    list.iter().map(|tree| tree.explain_subtree(negated)).collect();
+                let phrases = list.iter().map(|tree| tree.explain_subtree(negated));
                 let is_all = *connective == Connective::And;
-                join_phrases(&phrases, if is_all == negated { "or" } else { "and" })
+                join_phrases(phrases, if is_all == negated { "or" } else { "and" })
             }
         }
     }

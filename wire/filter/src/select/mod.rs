@@ -21,11 +21,12 @@ mod subject;
 use std::fmt;
 
 pub use assumed_output::AssumedOutput;
-use ast::{BooleanTree, SelectCondition};
+use ast::SelectCondition;
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result};
 use super::limits::{MAX_SELECT_BYTES, MAX_SELECT_DEPTH};
 use super::sources::DeclaredSources;
+use crate::boolean_tree::BooleanTree;
 
 /// A checked expression. `Display` prints its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,10 +16,11 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::ast::{
-    BooleanTree, CallField, ComparisonOperator, Connective, FunctionCall, SelectStatement,
-    SelectValue, SelectValueKind, StatementTree,
+    CallField, ComparisonOperator, FunctionCall, SelectStatement, SelectValue, SelectValueKind,
+    StatementTree,
 };
 use super::lex::{SelectToken, SelectTokenKind, tokenize_select};
+use crate::boolean_tree::{BooleanTree, Connective};
 use crate::error::{FilterFault, Result, expected_at};
 use crate::limits::MAX_SELECT_DEPTH;
 

@@ -3,11 +3,9 @@
 
 use std::fmt::{self, Display as _};
 
-use super::ast::{
-    BooleanTree, ConditionSubject, ConditionTree, Connective, SelectCondition, SourceOutput,
-    ValueTest,
-};
+use super::ast::{ConditionSubject, ConditionTree, SelectCondition, SourceOutput, ValueTest};
 use super::lex::is_plain_word;
+use crate::boolean_tree::{BooleanTree, Connective};
 use crate::lookup::QuotedText;
 use crate::number::NumericValue;
 use crate::pattern::FilterPattern;

@@ -366,6 +366,7 @@ fn equality_has_necessary_conditions() {
         ("{$nor: [{classes: a}]}", ""),
         ("{classes: {$in: [a, /b/]}}", ""),
         ("{classes: {$ne: a}}", ""),
+        ("{classes: {$nin: []}}", ""),
         ("{facts.a: {$not: {$eq: 1}}}", ""),
         ("{facts.a: null}", ""),
         ("{facts.a: {$in: [1, null]}}", ""),

@@ -2,7 +2,9 @@
 
 use serde_json::{Number, Value};
 
-use super::super::ast::OrderOperator;
+use super::super::operators::OrderOperator;
+use super::super::usage::QueryUsage;
+use crate::boolean_tree::BooleanTree;
 use crate::fact_names::ReferencedFacts;
 use crate::necessary::{FactIndexKey, NecessaryCondition};
 use crate::number::NumericValue;
@@ -13,29 +15,13 @@ use crate::state::path::quote_segment_if_needed;
 /// A query, its text in one line, and how much of the limits it uses.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct PqlQuery {
-    pub(super) text: String,
+    pub(in super::super) text: String,
     /// `None` if the query selects all nodes.
-    pub(super) condition: Option<PqlLogic<NodeTest>>,
-    pub(super) usage: PqlUsage,
+    pub(super) condition: Option<BooleanTree<NodeTest>>,
+    pub(in super::super) usage: QueryUsage,
 }
 
 impl Eq for PqlQuery {}
-
-/// What is limited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in super::super) struct PqlUsage {
-    pub(in super::super) conditions: usize,
-    pub(in super::super) regexes: usize,
-}
-
-/// Tests joined by `and`, `or` and `!`.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum PqlLogic<T> {
-    And(Vec<Self>),
-    Or(Vec<Self>),
-    Not(Box<Self>),
-    Test(T),
-}
 
 /// A test of a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,11 +29,11 @@ pub(super) enum NodeTest {
     Certname(TextTest),
     Fact(Vec<FactPathPart>, FactTest),
     /// `facts { }`: the condition is true for one of the top-level facts.
-    FactRows(PqlLogic<RowTest>),
+    FactRows(BooleanTree<RowTest>),
     /// `resources { }`: the condition is true for one of the classes.
-    ClassRows(PqlLogic<RowTest>),
+    ClassRows(BooleanTree<RowTest>),
     /// `inventory { }` in a query of `nodes`.
-    Inventory(Box<PqlLogic<Self>>),
+    Inventory(Box<BooleanTree<Self>>),
 }
 
 /// A part of a fact's path: `disks[0]` has an index.
@@ -89,15 +75,6 @@ pub(super) enum TextTest {
 }
 
 impl PqlQuery {
-    /// The query in one line.
-    pub(in super::super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(in super::super) fn usage(&self) -> PqlUsage {
-        self.usage
-    }
-
     /// Whether the query selects all nodes.
     pub(in super::super) fn is_unconditional(&self) -> bool {
         self.condition.is_none()
@@ -118,38 +95,8 @@ impl PqlQuery {
     }
 }
 
-impl<T> PqlLogic<T> {
-    /// Visits every test.
-    fn visit(&self, visit: &mut dyn FnMut(&T)) {
-        match self {
-            Self::And(list) | Self::Or(list) => list.iter().for_each(|inner| inner.visit(visit)),
-            Self::Not(inner) => inner.visit(visit),
-            Self::Test(test) => visit(test),
-        }
-    }
-
-    /// Visits the tests that must all be true.
-    fn visit_required(&self, visit: &mut dyn FnMut(&T)) {
-        match self {
-            Self::And(list) => list.iter().for_each(|inner| inner.visit_required(visit)),
-            Self::Test(test) => visit(test),
-            Self::Or(_) | Self::Not(_) => {}
-        }
-    }
-
-    /// Whether the condition is true only if a test is true for which `accept` is.
-    pub(super) fn requires(&self, accept: &dyn Fn(&T) -> bool) -> bool {
-        match self {
-            Self::And(list) => list.iter().any(|inner| inner.requires(accept)),
-            Self::Or(list) => list.iter().all(|inner| inner.requires(accept)),
-            Self::Not(_) => false,
-            Self::Test(test) => accept(test),
-        }
-    }
-}
-
-fn add_facts(condition: &PqlLogic<NodeTest>, found: &mut ReferencedFacts) {
-    condition.visit(&mut |test| match test {
+fn add_facts(condition: &BooleanTree<NodeTest>, found: &mut ReferencedFacts) {
+    condition.leaf_terms().into_iter().for_each(|test| match test {
         NodeTest::Fact(path, _) => {
             if let Some(first) = path.first() {
                 found.add_name(&first.name);
@@ -161,13 +108,13 @@ fn add_facts(condition: &PqlLogic<NodeTest>, found: &mut ReferencedFacts) {
     });
 }
 
-fn gather_node_conditions(condition: &PqlLogic<NodeTest>, found: &mut Vec<NecessaryCondition>) {
-    condition.visit_required(&mut |test| match test {
+fn gather_node_conditions(condition: &BooleanTree<NodeTest>, found: &mut Vec<NecessaryCondition>) {
+    condition.required_terms().into_iter().for_each(|test| match test {
         NodeTest::Certname(TextTest::In(names)) => {
             found.push(NecessaryCondition::Identity(names.clone()));
         }
         NodeTest::Fact(path, FactTest::Equal(value)) => found.extend(fact_condition(path, value)),
-        NodeTest::ClassRows(rows) => rows.visit_required(&mut |row| {
+        NodeTest::ClassRows(rows) => rows.required_terms().into_iter().for_each(|row| {
             if let RowTest::Name(TextTest::In(titles)) = row {
                 // Every node with a catalog has the class main, which classes do not list.
                 if !titles.iter().any(|title| title == super::eval::MAIN_CLASS) {

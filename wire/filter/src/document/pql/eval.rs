@@ -15,8 +15,9 @@
 
 use serde_json::{Map, Value};
 
-use super::condition::{FactPathPart, FactTest, NodeTest, PqlLogic, PqlQuery, RowTest, TextTest};
+use super::condition::{FactPathPart, FactTest, NodeTest, PqlQuery, RowTest, TextTest};
 use super::json;
+use crate::boolean_tree::{BooleanTree, Connective};
 use crate::lookup::TruthValue;
 use crate::state::NodeView;
 
@@ -74,7 +75,7 @@ impl PqlQuery {
     }
 }
 
-impl<T> PqlLogic<T> {
+impl<T> BooleanTree<T> {
     /// Evaluates the condition. `test` receives a test, and whether it is negated.
     fn evaluate(&self, test: &dyn Fn(&T, bool) -> SqlTruth) -> SqlTruth {
         let (mut inner, mut negated) = (self, false);
@@ -86,16 +87,16 @@ impl<T> PqlLogic<T> {
             truths.fold(SqlTruth::True, SqlTruth::and).negate_if(negated)
         };
         match inner {
-            Self::Test(found) => test(found, negated),
-            Self::And(list) => all(list, false).negate_if(negated),
-            Self::Or(list) => all(list, true).negate_if(negated),
+            Self::Term(found) => test(found, negated),
+            Self::List(Connective::And, list) => all(list, false).negate_if(negated),
+            Self::List(Connective::Or, list) => all(list, true).negate_if(negated),
             // The loop ends at another kind.
             Self::Not(_) => SqlTruth::Null,
         }
     }
 }
 
-fn evaluate_node(condition: &PqlLogic<NodeTest>, node: &NodeView<'_>) -> SqlTruth {
+fn evaluate_node(condition: &BooleanTree<NodeTest>, node: &NodeView<'_>) -> SqlTruth {
     condition.evaluate(&|test, negated| match test {
         NodeTest::Certname(test) => test.accepts(node.identity).negate_if(negated),
         NodeTest::Fact(path, test) => {
@@ -205,7 +206,7 @@ fn find_by_text<'a>(facts: &'a Map<String, Value>, path: &[FactPathPart]) -> Opt
     })
 }
 
-fn select_fact(rows: &PqlLogic<RowTest>, node: &NodeView<'_>) -> SqlTruth {
+fn select_fact(rows: &BooleanTree<RowTest>, node: &NodeView<'_>) -> SqlTruth {
     if !node.facts.is_complete() {
         return SqlTruth::Unknown;
     }
@@ -213,7 +214,7 @@ fn select_fact(rows: &PqlLogic<RowTest>, node: &NodeView<'_>) -> SqlTruth {
     facts.any(|(name, value)| is_selected(rows, node, name, Some(value))).into()
 }
 
-fn select_class(rows: &PqlLogic<RowTest>, node: &NodeView<'_>) -> SqlTruth {
+fn select_class(rows: &BooleanTree<RowTest>, node: &NodeView<'_>) -> SqlTruth {
     if !node.classes_known {
         return SqlTruth::Unknown;
     }
@@ -221,7 +222,7 @@ fn select_class(rows: &PqlLogic<RowTest>, node: &NodeView<'_>) -> SqlTruth {
 }
 
 fn is_selected(
-    rows: &PqlLogic<RowTest>,
+    rows: &BooleanTree<RowTest>,
     node: &NodeView<'_>,
     name: &str,
     value: Option<&Value>,

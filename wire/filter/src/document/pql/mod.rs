@@ -22,9 +22,6 @@ mod regex;
 
 pub(super) use condition::PqlQuery;
 
-/// The operator of a document with a query in PQL, which `MongoDB` does not have.
-pub(super) const PQL_OPERATOR: &str = "$pql";
-
 /// Whether a text is PQL rather than a document: it begins with a word.
 pub(super) fn is_pql(text: &str) -> bool {
     text.trim_start().starts_with(|c: char| c.is_ascii_alphabetic())

@@ -2,10 +2,11 @@
 
 use serde_json::{Number, Value};
 
-use super::super::ast::OrderOperator;
-use super::condition::{FactPathPart, FactTest, NodeTest, PqlLogic, RowTest, TextTest};
+use super::super::operators::OrderOperator;
+use super::condition::{FactPathPart, FactTest, NodeTest, RowTest, TextTest};
 use super::reader::PqlReader;
 use super::regex::compile_regex;
+use crate::boolean_tree::BooleanTree;
 use crate::error::{FaultContext as _, Result, expected_at};
 use crate::limits::MAX_QUERY_REGEXES;
 use crate::pattern::FilterRegex;
@@ -34,9 +35,9 @@ const SYMBOLS: [(&str, PqlOperator, bool); 8] = [
     ("<", PqlOperator::Order(OrderOperator::Less), false),
 ];
 
-fn negate_if<T>(test: T, negated: bool) -> PqlLogic<T> {
-    let test = PqlLogic::Test(test);
-    if negated { PqlLogic::Not(Box::new(test)) } else { test }
+fn negate_if<T>(test: T, negated: bool) -> BooleanTree<T> {
+    let test = BooleanTree::Term(test);
+    if negated { BooleanTree::negate_tree(test) } else { test }
 }
 
 impl PqlReader<'_> {
@@ -45,7 +46,7 @@ impl PqlReader<'_> {
         &mut self,
         at: usize,
         convert: fn(TextTest) -> T,
-    ) -> Result<PqlLogic<T>> {
+    ) -> Result<BooleanTree<T>> {
         let (operator, negated) = self.read_operator()?;
         let value_at = self.scanner.offset();
         let test = match operator {
@@ -70,7 +71,7 @@ impl PqlReader<'_> {
     }
 
     /// The operator and the value after the field `value` of a fact.
-    pub(super) fn read_value_test(&mut self) -> Result<PqlLogic<RowTest>> {
+    pub(super) fn read_value_test(&mut self) -> Result<BooleanTree<RowTest>> {
         let (operator, negated) = self.read_operator()?;
         let test = match operator {
             PqlOperator::In => RowTest::ValueIn(self.read_list(0)?),
@@ -80,7 +81,7 @@ impl PqlReader<'_> {
     }
 
     /// The path, the operator and the value after `facts`.
-    pub(super) fn read_fact_test(&mut self, at: usize) -> Result<PqlLogic<NodeTest>> {
+    pub(super) fn read_fact_test(&mut self, at: usize) -> Result<BooleanTree<NodeTest>> {
         let path = self.read_path()?;
         if path.first().is_some_and(|part| part.name == "trusted") {
             return expected_at(at, "another fact: nodes do not publish trusted facts");

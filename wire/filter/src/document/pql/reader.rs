@@ -1,7 +1,9 @@
 //! Parses PQL. Accepts only what `PuppetDB` accepts: white space around `and` and `or`, no comments, `is null` with one space.
 
 use super::super::scan::TextScanner;
-use super::condition::{NodeTest, PqlLogic, PqlQuery, PqlUsage, RowTest, TextTest};
+use super::super::usage::QueryUsage;
+use super::condition::{NodeTest, PqlQuery, RowTest, TextTest};
+use crate::boolean_tree::{BooleanTree, Connective};
 use crate::error::{Result, expected_at};
 
 /// Deepest nesting of `( )`, `!` and `{ }`.
@@ -22,7 +24,7 @@ impl PqlQuery {
     /// Parses a query that is the whole text.
     pub(in super::super) fn parse(text: &str) -> Result<Self> {
         let mut reader =
-            PqlReader { scanner: TextScanner::new(text), depth: 0, usage: PqlUsage::default() };
+            PqlReader { scanner: TextScanner::new(text), depth: 0, usage: QueryUsage::default() };
         let condition = reader.read_query()?;
         let text = text.trim_matches(|c| SPACES.contains(c));
         let text = text.replace(|c| SPACES.contains(c), " ");
@@ -33,13 +35,13 @@ impl PqlQuery {
 pub(super) struct PqlReader<'a> {
     pub(super) scanner: TextScanner<'a>,
     depth: usize,
-    pub(super) usage: PqlUsage,
+    pub(super) usage: QueryUsage,
 }
 
-type ReadTest<'a, T> = fn(&mut PqlReader<'a>, PqlEntity) -> Result<PqlLogic<T>>;
+type ReadTest<'a, T> = fn(&mut PqlReader<'a>, PqlEntity) -> Result<BooleanTree<T>>;
 
 impl<'a> PqlReader<'a> {
-    fn read_query(&mut self) -> Result<Option<PqlLogic<NodeTest>>> {
+    fn read_query(&mut self) -> Result<Option<BooleanTree<NodeTest>>> {
         self.skip_spaces();
         let (at, name) = self.read_word();
         let entity = match name {
@@ -84,7 +86,7 @@ impl<'a> PqlReader<'a> {
         &mut self,
         entity: PqlEntity,
         read_test: ReadTest<'a, T>,
-    ) -> Result<PqlLogic<T>> {
+    ) -> Result<BooleanTree<T>> {
         let condition = self.read_deeper(|reader| {
             reader.skip_spaces();
             reader.read_or(entity, read_test)
@@ -98,35 +100,39 @@ impl<'a> PqlReader<'a> {
         )
     }
 
-    fn read_or<T>(&mut self, entity: PqlEntity, read_test: ReadTest<'a, T>) -> Result<PqlLogic<T>> {
+    fn read_or<T>(
+        &mut self,
+        entity: PqlEntity,
+        read_test: ReadTest<'a, T>,
+    ) -> Result<BooleanTree<T>> {
         let mut list = vec![self.read_and(entity, read_test)?];
         while self.take_joining_word("or") {
             list.push(self.read_and(entity, read_test)?);
         }
-        Ok(single_or(list, PqlLogic::Or))
+        Ok(BooleanTree::join_list(Connective::Or, list))
     }
 
     fn read_and<T>(
         &mut self,
         entity: PqlEntity,
         read_test: ReadTest<'a, T>,
-    ) -> Result<PqlLogic<T>> {
+    ) -> Result<BooleanTree<T>> {
         let mut list = vec![self.read_not(entity, read_test)?];
         while self.take_joining_word("and") {
             list.push(self.read_not(entity, read_test)?);
         }
-        Ok(single_or(list, PqlLogic::And))
+        Ok(BooleanTree::join_list(Connective::And, list))
     }
 
     fn read_not<T>(
         &mut self,
         entity: PqlEntity,
         read_test: ReadTest<'a, T>,
-    ) -> Result<PqlLogic<T>> {
+    ) -> Result<BooleanTree<T>> {
         if self.scanner.take_char('!') {
             self.skip_spaces();
             let inner = self.read_deeper(|reader| reader.read_not(entity, read_test))?;
-            return Ok(PqlLogic::Not(Box::new(inner)));
+            return Ok(BooleanTree::negate_tree(inner));
         }
         if self.scanner.take_char('(') {
             self.skip_spaces();
@@ -139,7 +145,7 @@ impl<'a> PqlReader<'a> {
         read_test(self, entity)
     }
 
-    fn read_node_test(&mut self, entity: PqlEntity) -> Result<PqlLogic<NodeTest>> {
+    fn read_node_test(&mut self, entity: PqlEntity) -> Result<BooleanTree<NodeTest>> {
         let (at, field) = self.read_word();
         match field {
             "certname" => self.read_text_test(at, NodeTest::Certname),
@@ -154,13 +160,13 @@ impl<'a> PqlReader<'a> {
             }
             "facts" if self.take('{') => {
                 let rows = self.read_condition(PqlEntity::Facts, Self::read_row_test)?;
-                Ok(PqlLogic::Test(NodeTest::FactRows(rows)))
+                Ok(BooleanTree::Term(NodeTest::FactRows(rows)))
             }
             "resources" if self.take('{') => {
                 let rows = self.read_condition(PqlEntity::Resources, Self::read_row_test)?;
                 let is_class = |test: &RowTest| matches!(test, RowTest::Type(TextTest::In(types)) if types.iter().all(|name| name == "Class"));
                 if rows.requires(&is_class) {
-                    return Ok(PqlLogic::Test(NodeTest::ClassRows(rows)));
+                    return Ok(BooleanTree::Term(NodeTest::ClassRows(rows)));
                 }
                 expected_at(
                     at,
@@ -169,7 +175,7 @@ impl<'a> PqlReader<'a> {
             }
             "inventory" if entity == PqlEntity::Nodes && self.take('{') => {
                 let inner = self.read_condition(PqlEntity::Inventory, Self::read_node_test)?;
-                Ok(PqlLogic::Test(NodeTest::Inventory(Box::new(inner))))
+                Ok(BooleanTree::Term(NodeTest::Inventory(Box::new(inner))))
             }
             _ => expected_at(
                 at,
@@ -180,7 +186,7 @@ impl<'a> PqlReader<'a> {
         }
     }
 
-    fn read_row_test(&mut self, entity: PqlEntity) -> Result<PqlLogic<RowTest>> {
+    fn read_row_test(&mut self, entity: PqlEntity) -> Result<BooleanTree<RowTest>> {
         let (at, field) = self.read_word();
         match (entity, field) {
             (_, "certname") => self.read_text_test(at, RowTest::Certname),
@@ -235,18 +241,5 @@ impl<'a> PqlReader<'a> {
         let condition = read(self);
         self.depth -= 1;
         condition
-    }
-}
-
-fn single_or<T>(
-    mut list: Vec<PqlLogic<T>>,
-    join: fn(Vec<PqlLogic<T>>) -> PqlLogic<T>,
-) -> PqlLogic<T> {
-    match list.pop() {
-        Some(only) if list.is_empty() => only,
-        popped => {
-            list.extend(popped);
-            join(list)
-        }
     }
 }
