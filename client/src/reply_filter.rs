@@ -103,15 +103,7 @@ impl ReplyFilter {
         // Properties and outputs beyond the limits of facts count as missing.
         let fields = NodeFacts::from_map(fields).unwrap_or_default();
         let data = NodeFacts::from_map(reply.data.clone()).unwrap_or_default();
-        let view = NodeView {
-            identity: reply.node.as_str(),
-            facts: &fields,
-            classes: &[],
-            classes_known: true,
-            agents: &[],
-            collectives: &[],
-            state: None,
-        };
+        let view = NodeView::new(reply.node.as_str(), &fields);
         let mut known = KnownLookups::default();
         loop {
             match self.0.evaluate(&view, &known) {

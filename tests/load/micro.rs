@@ -102,15 +102,12 @@ pub(crate) fn bench_filters(rounds: usize) -> Section {
     for (name, filter, by_hand) in FILTER_CASES {
         let filter = filter();
         let matches = |node: &VirtualNode| {
-            filter.matches(&NodeView {
-                identity: node.name.as_str(),
-                facts: &node.facts,
-                classes: &node.classes,
-                classes_known: true,
-                agents: &agents,
-                collectives: &collectives,
-                state: None,
-            })
+            filter.matches(
+                &NodeView::new(node.name.as_str(), &node.facts)
+                    .with_classes(Some(&node.classes))
+                    .with_agents(&agents)
+                    .with_collectives(&collectives),
+            )
         };
         let expected = fleet.iter().filter(|node| by_hand(node)).count();
         let found = fleet.iter().filter(|node| matches(node)).count();

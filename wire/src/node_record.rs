@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, NodeFacts};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -117,6 +117,22 @@ impl NodeRecord {
 }
 
 impl NodeContent {
+    /// A field that is a map; `None` while it is unknown.
+    pub fn map(&self, field: MapField) -> Option<&NodeFacts> {
+        match field {
+            MapField::Facts => Some(&self.facts),
+            MapField::State => self.state.as_ref(),
+        }
+    }
+
+    /// Sets a field that is a map.
+    pub fn set_map(&mut self, field: MapField, map: NodeFacts) {
+        match field {
+            MapField::Facts => self.facts = map,
+            MapField::State => self.state = Some(map),
+        }
+    }
+
     /// The public host keys of sshd in the state.
     pub fn ssh_host_keys(&self) -> Vec<String> {
         ssh_host_keys(self.state.as_ref())

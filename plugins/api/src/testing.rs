@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_ddl::{AgentDdl, ValueType};
 use muster_filter::NodeFilter;
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::{MapField, NodeFacts, NodeView};
 use muster_system::System;
 use muster_wire::identity::{Identity, SubjectName};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -286,15 +286,13 @@ impl NodeHandle for TestNode {
     fn is_matched_by(&self, filter: &NodeFilter) -> bool {
         let agents: Vec<String> = self.ddls.iter().map(|ddl| ddl.name().to_owned()).collect();
         let collectives: Vec<String> = self.collectives().iter().map(ToString::to_string).collect();
-        filter.matches(&NodeView {
-            identity: self.identity().as_str(),
-            facts: &self.facts(),
-            classes: &self.classes(),
-            classes_known: true,
-            agents: &agents,
-            collectives: &collectives,
-            state: self.state().as_ref().as_ref(),
-        })
+        filter.matches(
+            &NodeView::new(self.identity().as_str(), &self.facts())
+                .with_classes(Some(&self.classes()))
+                .with_agents(&agents)
+                .with_collectives(&collectives)
+                .with_map(MapField::State, self.state().as_ref().as_ref()),
+        )
     }
 
     fn agent_ddls(&self) -> Vec<Arc<AgentDdl>> {

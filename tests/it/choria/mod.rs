@@ -14,15 +14,7 @@ use crate::parity::print_line;
 
 /// The node db7, of which only facts and classes are known.
 fn view_of<'a>(facts: &'a NodeFacts, classes: &'a [String]) -> NodeView<'a> {
-    NodeView {
-        identity: "db7.example.net",
-        facts,
-        classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    }
+    NodeView::new("db7.example.net", facts).with_classes(Some(classes))
 }
 
 /// How an answer compares with Choria's.

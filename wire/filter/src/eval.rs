@@ -351,15 +351,8 @@ mod tests {
         let facts = facts();
         let classes = ["mysql::master".to_owned(), "role::db".to_owned()];
         let agents = ["puppetral".to_owned(), "rpcutil".to_owned()];
-        let node = NodeView {
-            identity: "db1.acme.net",
-            facts: &facts,
-            classes: &classes,
-            classes_known: true,
-            agents: &agents,
-            collectives: &[],
-            state: None,
-        };
+        let node =
+            NodeView::new("db1.acme.net", &facts).with_classes(Some(&classes)).with_agents(&agents);
         let words = |text: &str| NodeFilter::default().with_words(text).unwrap();
         assert!(NodeFilter::default().matches(&node));
         assert!(words("os.family=debian Mysql::Master /^role::/").matches(&node));

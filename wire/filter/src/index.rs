@@ -4,6 +4,8 @@ use crate::ast::NodeFilter;
 use crate::fact_names::ReferencedFacts;
 use crate::necessary::{FactIndexKey, NecessaryCondition};
 use crate::pattern::FilterPattern;
+use crate::select::SelectExpression;
+use crate::state::MapField;
 use crate::term::{FactOperand, FactOperator, FactTerm, parse_boolean};
 
 impl NodeFilter {
@@ -29,23 +31,16 @@ impl NodeFilter {
         conditions
     }
 
-    /// The facts that decide whether a node matches.
-    pub fn referenced_facts(&self) -> ReferencedFacts {
-        let mut found = ReferencedFacts::of_paths(self.facts().iter().map(FactTerm::fact_path));
-        if let Some(select) = self.select() {
-            select.fact_paths().into_iter().for_each(|path| found.add_path(path));
-        }
-        if let Some(query) = self.query() {
-            query.add_referenced_facts(&mut found);
-        }
-        found
-    }
-
-    /// The parts of the state that decide whether a node matches.
-    pub fn referenced_state(&self) -> ReferencedFacts {
+    /// The values of a map that decide whether a node matches.
+    pub fn referenced_values(&self, field: MapField) -> ReferencedFacts {
         let mut found = ReferencedFacts::none();
+        if field == MapField::Facts {
+            let selected = self.select().map(SelectExpression::fact_paths).unwrap_or_default();
+            let terms = self.facts().iter().map(FactTerm::fact_path);
+            terms.chain(selected).for_each(|path| found.add_path(path));
+        }
         if let Some(query) = self.query() {
-            query.add_referenced_state(&mut found);
+            query.add_referenced_values(field, &mut found);
         }
         found
     }
@@ -59,7 +54,7 @@ fn fact_condition(term: &FactTerm) -> Option<NecessaryCondition> {
     }
     let boolean = parse_boolean(&literal.text).map(FactIndexKey::Boolean);
     let keys = FactIndexKey::of_text(&literal.text).chain(boolean).collect();
-    Some(NecessaryCondition::Fact(term.path.clone(), keys))
+    Some(NecessaryCondition::Value(MapField::Facts, term.path.clone(), keys))
 }
 
 #[cfg(test)]
@@ -67,7 +62,7 @@ mod tests {
     use super::*;
 
     fn names(filter: &NodeFilter) -> Vec<String> {
-        match filter.referenced_facts() {
+        match filter.referenced_values(MapField::Facts) {
             ReferencedFacts::All => vec!["*".to_owned()],
             ReferencedFacts::Named(names) => names.into_iter().collect(),
         }
@@ -99,6 +94,6 @@ mod tests {
         let filter = NodeFilter::default().with_query("{'state.puppet.disabled': true}").unwrap();
         assert_eq!(names(&filter), [""; 0]);
         let wanted = ["puppet", "puppet.disabled"].map(str::to_owned).into();
-        assert_eq!(filter.referenced_state(), ReferencedFacts::Named(wanted));
+        assert_eq!(filter.referenced_values(MapField::State), ReferencedFacts::Named(wanted));
     }
 }

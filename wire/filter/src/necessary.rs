@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::number::NumericValue;
 use crate::pattern::lower_case;
-use crate::state::{FactPath, NodeView};
+use crate::state::{FactPath, MapField, NodeView};
 
 /// A condition that holds for every node that matches. Names and keys are alternatives: the node has at least one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,10 +22,8 @@ pub enum NecessaryCondition {
     Agent(Vec<String>),
     /// The node is in one of these collectives.
     Collective(Vec<String>),
-    /// One of the fact's keys is one of these: see [`fact_index_keys`].
-    Fact(FactPath, BTreeSet<FactIndexKey>),
-    /// The same of the state of a subsystem.
-    State(FactPath, BTreeSet<FactIndexKey>),
+    /// One of the keys at a path of a map is one of these: see [`fact_index_keys`].
+    Value(MapField, FactPath, BTreeSet<FactIndexKey>),
 }
 
 /// A scalar in a form in which values are equal if the evaluator may regard them as equal.
@@ -63,10 +61,9 @@ impl NecessaryCondition {
             Self::Class(names) => has_name(names, node.classes),
             Self::Agent(names) => has_name(names, node.agents),
             Self::Collective(names) => node.collectives.iter().any(|name| names.contains(name)),
-            Self::Fact(path, keys) => !fact_index_keys(node.facts.as_map(), path).is_disjoint(keys),
-            Self::State(path, keys) => node
-                .state
-                .is_some_and(|state| !fact_index_keys(state.as_map(), path).is_disjoint(keys)),
+            Self::Value(field, path, keys) => node
+                .map(*field)
+                .is_some_and(|map| !fact_index_keys(map.as_map(), path).is_disjoint(keys)),
         }
     }
 }

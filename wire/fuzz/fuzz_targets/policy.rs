@@ -21,15 +21,7 @@ fuzz_target!(|text: &str| {
     let facts = serde_json::json!({"customer": "acme", "os": {"family": "Debian"}, "n": 7});
     let facts = NodeFacts::from_value(facts).expect("facts");
     let classes = ["apache".to_owned(), "role::db".to_owned()];
-    let node = NodeView {
-        identity: "db1",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = NodeView::new("db1", &facts).with_classes(Some(&classes));
     let (caller, agent) = (
         PolicyPrincipal::parse("rip").expect("name"),
         SubjectName::parse("service").expect("name"),

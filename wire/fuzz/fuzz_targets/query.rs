@@ -23,15 +23,7 @@ fuzz_target!(|text: &str| {
     assert_eq!(read.to_string(), printed);
     assert!(!query.explain().contains(char::is_control));
     let names = ["a".to_owned(), "B".to_owned()];
-    let node = NodeView {
-        identity: "db1",
-        facts: &FACTS,
-        classes: &names,
-        classes_known: true,
-        agents: &names,
-        collectives: &names,
-        state: None,
-    };
+    let node = NodeView::new("db1", &FACTS).with_classes(Some(&names)).with_agents(&names).with_collectives(&names);
     let truth = query.evaluate(&node);
     assert_ne!(truth, TruthValue::Unknown);
     if let Ok(negated) = DocumentQuery::parse(&format!("{{$nor:[{printed}]}}")) {

@@ -22,15 +22,7 @@ fuzz_target!(|text: &str| {
 /// With all sources unknown, evaluation ends after at most one lookup per source, and agrees with `matches`.
 fn decide(select: &SelectExpression) {
     let facts = NodeFacts::default();
-    let node = NodeView {
-        identity: "db1",
-        facts: &facts,
-        classes: &[],
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = NodeView::new("db1", &facts);
     let mut known = KnownLookups::default();
     loop {
         match select.evaluate(&node, &known) {

@@ -100,15 +100,7 @@ mod tests {
 
     fn told_of(set: &PolicySet, agent: &str) -> String {
         let facts = NodeFacts::default();
-        let node = NodeView {
-            identity: "db1",
-            facts: &facts,
-            classes: &[],
-            classes_known: true,
-            agents: &[],
-            collectives: &[],
-            state: None,
-        };
+        let node = NodeView::new("db1", &facts);
         let decision = set.decide_query(
             &PolicyQuery {
                 caller: &PolicyPrincipal::parse("rip").unwrap(),

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::{MapField, NodeFacts, NodeView};
 use muster_filter::{DeclaredSources, FilterError, NodeFilter};
 use muster_wire::identity::{Identity, NameError};
 use serde::de::{DeserializeOwned, Deserializer};
@@ -228,7 +228,7 @@ impl<'a> InventorySelector<'a> {
     fn admits(&self, node: &InventoryNode, view: &NodeView<'_>) -> bool {
         let identities = self.query.filter.identities();
         let unrestricted = identities.is_empty() && self.groups.is_empty();
-        let named = || identities.iter().any(|pattern| pattern.matches(view.identity));
+        let named = || identities.iter().any(|pattern| pattern.matches(view.identity()));
         let grouped = || self.groups.iter().any(|group| group.matches(view));
         node.is_in(self.query.collective.as_ref().map(AsRef::as_ref))
             && (unrestricted || named() || grouped())
@@ -253,15 +253,11 @@ impl<'a> InventoryNodeView<'a> {
     }
 
     fn view(&self) -> NodeView<'_> {
-        NodeView {
-            identity: self.identity.as_str(),
-            facts: &self.node.facts,
-            classes: &self.classes,
-            classes_known: true,
-            agents: &self.node.agents,
-            collectives: &self.node.collectives,
-            state: self.node.state.as_ref(),
-        }
+        NodeView::new(self.identity.as_str(), &self.node.facts)
+            .with_classes(Some(&self.classes))
+            .with_agents(&self.node.agents)
+            .with_collectives(&self.node.collectives)
+            .with_map(MapField::State, self.node.state.as_ref())
     }
 }
 

@@ -89,15 +89,10 @@ impl SavedNode {
 
     /// The view for policy evaluation.
     pub fn view(&self) -> NodeView<'_> {
-        NodeView {
-            identity: &self.identity,
-            facts: &self.checked,
-            classes: &self.classes,
-            classes_known: true,
-            agents: &self.agents,
-            collectives: &self.collectives,
-            state: None,
-        }
+        NodeView::new(&self.identity, &self.checked)
+            .with_classes(Some(&self.classes))
+            .with_agents(&self.agents)
+            .with_collectives(&self.collectives)
     }
 }
 
@@ -133,7 +128,7 @@ mod tests {
             .unwrap();
         let expected =
             json!({"os": {"family": "Debian", "release": {"major": "12"}}, "motto": "a=b"});
-        assert_eq!(serde_json::to_value(node.view().facts).unwrap(), expected);
+        assert_eq!(serde_json::to_value(node.checked).unwrap(), expected);
         for wrong in ["", "x", "a b=1", "=1"] {
             assert!(SavedNode::default().with_fact(wrong).is_err(), "{wrong}");
         }
@@ -151,7 +146,7 @@ mod tests {
         let node = SavedNode::read(&path).unwrap();
         assert_eq!(node.name(), Some("db1.acme.net"));
         assert_eq!(
-            (node.view().classes, node.view().agents),
+            (&node.classes[..], &node.agents[..]),
             (&["apache".to_owned()][..], &["rpcutil".to_owned()][..])
         );
         std::fs::write(&path, json!({"node": "db1", "inventory": null}).to_string()).unwrap();

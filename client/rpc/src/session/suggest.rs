@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::nearest_name;
+use muster_filter::state::MapField;
 use muster_filter::{FactOperator, FilterPattern, NodeFilter, ReferencedFacts};
 
 use crate::flags::named_nodes::short_name;
@@ -78,7 +79,7 @@ fn suggest_expression_classes(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec
 
 /// A sentence for each fact in `-S` and `-Q` that was never seen.
 fn suggest_expression_facts(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> {
-    let ReferencedFacts::Named(names) = filter.referenced_facts() else {
+    let ReferencedFacts::Named(names) = filter.referenced_values(MapField::Facts) else {
         return Vec::new();
     };
     // The names include the first segment of each path, which is part of a seen fact then.

@@ -3,6 +3,7 @@
 //! A record of 64 KiB takes up to 4 MiB here if it has many short names, so a thief who can sign nodes could use up all memory with a few hundred names.
 //! The estimates are sums of blocks as glibc allocates them.
 
+use muster_filter::state::{MapField, NodeFacts};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_NAME_BYTES;
 use muster_wire::node_record::NodeContent;
@@ -73,7 +74,8 @@ pub(crate) fn content_bytes(content: &NodeContent) -> usize {
     let indexed = |name| index_entry_bytes(name) + BITMAP_NODE_BYTES + in_list(name);
     let names: usize = classes.chain(agents).chain(collectives).map(indexed).sum();
     let versions: usize = content.agents.values().map(|version| in_list(version)).sum();
-    let facts = content.facts.iter().chain(content.state.iter().flat_map(|state| state.iter()));
+    let maps = MapField::ALL.into_iter().filter_map(|field| content.map(field));
+    let facts = maps.flat_map(NodeFacts::iter);
     let fact = |(name, value): (&String, &serde_json::Value)| {
         fact_name_bytes(name) + fact_value_bytes(&value.to_string()) + STORED_FACT_BYTES
     };

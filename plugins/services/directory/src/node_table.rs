@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_filter::state::{NodeFacts, NodeView};
-use muster_filter::{NecessaryCondition, NodeFilter, ReferencedFacts};
+use muster_filter::state::{MapField, MapFields, NodeFacts, NodeView};
+use muster_filter::{NecessaryCondition, ReferencedFacts};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_record::{NodeContent, NodeRecord};
@@ -35,7 +35,6 @@ pub struct StoredNode {
     pub agent_versions: Arc<[String]>,
     /// Collectives, the main one first.
     pub collectives: Arc<[String]>,
-    pub state_known: bool,
     pub digest: Box<str>,
     /// When the node made the record, by its clock.
     pub record_time: Millis,
@@ -48,22 +47,12 @@ pub struct StoredNode {
     pub(crate) run_end: Millis,
     pub(crate) barriers: Box<[NodeBarrier]>,
     number: u32,
-    facts: StoredFacts,
-    state: StoredFacts,
+    /// `None` while a map is unknown.
+    maps: MapFields<Option<StoredFacts>>,
 }
 
 /// The values that a filter reads.
-#[derive(Debug)]
-pub(crate) struct WantedValues {
-    facts: ReferencedFacts,
-    state: ReferencedFacts,
-}
-
-impl WantedValues {
-    pub(crate) fn of_filter(filter: &NodeFilter) -> Self {
-        Self { facts: filter.referenced_facts(), state: filter.referenced_state() }
-    }
-}
+pub(crate) type WantedValues = MapFields<ReferencedFacts>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StaleRecord {
@@ -76,9 +65,7 @@ pub struct NodeTable {
     nodes: Vec<Option<StoredNode>>,
     free: Vec<u32>,
     by_name: BTreeMap<Identity, u32>,
-    facts: FactValues,
-    /// The state of subsystems is stored and indexed as facts are.
-    states: FactValues,
+    maps: MapFields<FactValues>,
     classes: NameIndex,
     agents: NameIndex,
     collectives: NameIndex,
@@ -183,8 +170,8 @@ impl NodeTable {
     /// Estimated memory of all records, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let names = [&self.classes, &self.agents, &self.collectives].map(NameIndex::memory_bytes);
-        let facts = self.facts.memory_bytes() + self.states.memory_bytes();
-        self.node_bytes + facts + self.lists.memory_bytes() + names.iter().sum::<usize>()
+        let maps: usize = self.maps.iter().map(|(_, values)| values.memory_bytes()).sum();
+        self.node_bytes + maps + self.lists.memory_bytes() + names.iter().sum::<usize>()
     }
 
     pub fn len(&self) -> usize {
@@ -196,15 +183,22 @@ impl NodeTable {
     }
 
     pub fn fact_values(&self) -> &FactValues {
-        &self.facts
+        self.maps.get(MapField::Facts)
     }
 
-    pub fn facts_of(&self, node: &StoredNode) -> NodeFacts {
-        self.facts.facts_of(&node.facts, &ReferencedFacts::All)
+    /// A map of a node; `None` while it is unknown.
+    pub fn map_of(&self, node: &StoredNode, field: MapField) -> Option<NodeFacts> {
+        self.wanted_map(node, field, &ReferencedFacts::All)
     }
 
-    pub fn state_of(&self, node: &StoredNode) -> NodeFacts {
-        self.states.facts_of(&node.state, &ReferencedFacts::All)
+    fn wanted_map(
+        &self,
+        node: &StoredNode,
+        field: MapField,
+        wanted: &ReferencedFacts,
+    ) -> Option<NodeFacts> {
+        let stored = node.maps.get(field).as_deref()?;
+        Some(self.maps.get(field).facts_of(stored, wanted))
     }
 
     /// The values of a node at these paths; those that it does not have are left out.
@@ -213,11 +207,14 @@ impl NodeTable {
         node: &StoredNode,
         paths: &[ValuePath],
     ) -> BTreeMap<String, Value> {
-        let facts = paths.iter().filter_map(ValuePath::fact);
-        let states = paths.iter().filter_map(ValuePath::state);
-        let facts = self.facts.facts_of(&node.facts, &ReferencedFacts::of_paths(facts));
-        let state = self.states.facts_of(&node.state, &ReferencedFacts::of_paths(states));
-        let value = |path: &ValuePath| Some((path.to_string(), path.find(&facts, &state)?.clone()));
+        let maps = MapFields::new(|field| {
+            let paths = paths.iter().filter(|path| path.field == field).map(|path| &path.path);
+            self.wanted_map(node, field, &ReferencedFacts::of_paths(paths))
+        });
+        let value = |path: &ValuePath| {
+            let value = maps.get(path.field).as_ref()?.get_path(&path.path)?;
+            Some((path.to_string(), value.clone()))
+        };
         paths.iter().filter_map(value).collect()
     }
 
@@ -228,17 +225,16 @@ impl NodeTable {
         wanted: &WantedValues,
         evaluate: impl FnOnce(&NodeView<'_>) -> T,
     ) -> T {
-        let facts = self.facts.facts_of(&node.facts, &wanted.facts);
-        let state = self.states.facts_of(&node.state, &wanted.state);
-        evaluate(&NodeView {
-            identity: node.identity.as_str(),
-            facts: &facts,
-            classes: &node.classes,
-            classes_known: node.classes_known,
-            agents: &node.agents,
-            collectives: &node.collectives,
-            state: node.state_known.then_some(&state),
-        })
+        let maps = MapFields::new(|field| self.wanted_map(node, field, wanted.get(field)));
+        let no_facts = NodeFacts::default();
+        let mut view = NodeView::new(node.identity.as_str(), &no_facts)
+            .with_classes(node.classes_known.then_some(&*node.classes))
+            .with_agents(&node.agents)
+            .with_collectives(&node.collectives);
+        for (field, map) in maps.iter() {
+            view = view.with_map(field, map.as_ref());
+        }
+        evaluate(&view)
     }
 
     /// The nodes for which a condition may hold.
@@ -251,18 +247,16 @@ impl NodeTable {
                 let parsed = names.iter().filter_map(|name| Identity::parse(name).ok());
                 parsed.filter_map(|name| self.by_name.get(&name).copied()).collect()
             }
-            NecessaryCondition::Fact(path, keys) => self.facts.nodes_with(path, keys),
-            NecessaryCondition::State(path, keys) => self.states.nodes_with(path, keys),
+            NecessaryCondition::Value(field, path, keys) => {
+                self.maps.get(*field).nodes_with(path, keys)
+            }
         }
     }
 
     /// How many of these nodes have which value at a path, and how many have none.
     pub fn facets(&self, path: &ValuePath, nodes: &[&StoredNode]) -> (Vec<(Value, u64)>, u64) {
         let numbers = nodes.iter().map(|node| node.number).collect();
-        match path {
-            ValuePath::Fact(path) => self.facts.facets(path, &numbers),
-            ValuePath::State(path) => self.states.facets(path, &numbers),
-        }
+        self.maps.get(path.field).facets(&path.path, &numbers)
     }
 
     pub(crate) fn by_number(&self, number: u32) -> Option<&StoredNode> {
@@ -274,8 +268,9 @@ impl NodeTable {
         self.problems.remove(name);
         let number = self.by_name.remove(name)?;
         let node = self.nodes.get_mut(number as usize)?.take()?;
-        self.facts.remove(number, &node.facts);
-        self.states.remove(number, &node.state);
+        for (field, stored) in node.maps.iter() {
+            self.maps.get_mut(field).remove(number, stored.as_deref().unwrap_or_default());
+        }
         self.classes.remove(&node.classes, number);
         self.agents.remove(&node.agents, number);
         self.collectives.remove(&node.collectives, number);
@@ -297,11 +292,11 @@ impl NodeTable {
         content: NodeContent,
         liveness: NodeLiveness,
     ) -> StoredNode {
-        let facts = self.facts.insert(number, &content.facts);
-        let state_known = content.state.is_some();
+        let maps = MapFields::new(|field| {
+            Some(self.maps.get_mut(field).insert(number, content.map(field)?))
+        });
         let run_end = read_run_end(content.state.as_ref());
         let barriers = read_barriers(content.state.as_ref()).into();
-        let state = self.states.insert(number, &content.state.unwrap_or_default());
         let (agents, agent_versions): (Vec<_>, Vec<_>) = content.agents.into_iter().unzip();
         let collectives = content.collectives.iter().map(SubjectName::to_string).collect();
         let version = Arc::<str>::from(content.version);
@@ -317,7 +312,6 @@ impl NodeTable {
             agents: self.lists.share(agents),
             agent_versions: self.lists.share(agent_versions),
             collectives: self.lists.share(collectives),
-            state_known,
             digest: record.digest.as_str().into(),
             record_time: record.time,
             revision: 0,
@@ -326,8 +320,7 @@ impl NodeTable {
             run_end,
             barriers,
             number,
-            facts,
-            state,
+            maps,
         }
     }
 }

@@ -28,7 +28,10 @@ impl<'f> RecordFilter<'f> {
         let lookups = filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
         match lookups.first() {
             Some(lookup) => Err(QueryError::NeedsNodes(lookup.source.clone())),
-            None => Ok(Self { filter, wanted: WantedValues::of_filter(filter) }),
+            None => Ok(Self {
+                filter,
+                wanted: WantedValues::new(|field| filter.referenced_values(field)),
+            }),
         }
     }
 

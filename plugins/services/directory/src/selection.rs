@@ -8,6 +8,7 @@ use muster_contract::directory::{
     DirectoryShowOutput, MAX_PAGE_NODES,
 };
 use muster_filter::NodeFilter;
+use muster_filter::state::MapField;
 use muster_wire::identity::Identity;
 use muster_wire::node_record::ssh_host_keys;
 use tokio::time::Instant;
@@ -142,7 +143,7 @@ impl DirectoryState {
     pub(crate) fn document(&self, node: &StoredNode) -> DirectoryNodeDocument {
         DirectoryNodeDocument {
             classes: node.classes_known.then(|| node.classes.to_vec()),
-            facts: self.table.facts_of(node).into_map(),
+            facts: self.table.map_of(node, MapField::Facts).unwrap_or_default().into_map(),
         }
     }
 
@@ -150,12 +151,12 @@ impl DirectoryState {
     pub(crate) fn show(&self, name: &Identity, now: Instant) -> Option<DirectoryShowOutput> {
         let node = self.table.get(name)?;
         let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
-        let node_state = self.table.state_of(node);
+        let node_state = self.table.map_of(node, MapField::State).unwrap_or_default();
         Some(DirectoryShowOutput {
             node: self.row(node, &[], now),
             classes: node.classes_known.then(|| node.classes.to_vec()),
             agents: agents.collect(),
-            facts: self.table.facts_of(node).into_map(),
+            facts: self.table.map_of(node, MapField::Facts).unwrap_or_default().into_map(),
             ssh_host_keys: ssh_host_keys(Some(&node_state)),
             state: node_state.into_map(),
             record_time: node.record_time,

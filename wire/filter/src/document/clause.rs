@@ -14,6 +14,7 @@ use super::walk::DocumentScope;
 use crate::error::{FaultContext as _, Result, expected_at};
 use crate::explain::join_phrases;
 use crate::lookup::TruthValue;
+use crate::state::MapField;
 
 /// A query document: all clauses must be true.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -230,7 +231,7 @@ fn explain_field(path: &DocumentPath, tests: &FieldTests) -> String {
         };
     }
     let subject = match path {
-        DocumentPath::Facts(Some(path)) => format!("fact {path}"),
+        DocumentPath::Map(MapField::Facts, Some(path)) => format!("fact {path}"),
         DocumentPath::Names(field, None) => format!("{} list", field.singular()),
         other => other.to_string(),
     };

@@ -8,6 +8,7 @@ use super::path::{DocumentPath, NameField};
 use crate::fact_names::ReferencedFacts;
 use crate::necessary::NecessaryCondition;
 use crate::pattern::lower_case;
+use crate::state::MapField;
 
 impl DocumentQuery {
     /// Conditions that every matching node satisfies. There may be none.
@@ -27,21 +28,16 @@ impl DocumentQuery {
         found
     }
 
-    /// Adds the facts that the query reads.
-    pub(crate) fn add_referenced_facts(&self, found: &mut ReferencedFacts) {
+    /// Adds the values of a map that the query reads.
+    pub(crate) fn add_referenced_values(&self, field: MapField, found: &mut ReferencedFacts) {
         self.visit_leaves(&mut |clause, _| match clause {
-            DocumentClause::Field(DocumentPath::Facts(Some(path)), _) => found.add_path(path),
-            DocumentClause::Field(DocumentPath::Facts(None), _) => found.add_all(),
-            DocumentClause::Pql(query) => query.add_referenced_facts(found),
-            _ => {}
-        });
-    }
-
-    /// Adds the parts of the state that the query reads.
-    pub(crate) fn add_referenced_state(&self, found: &mut ReferencedFacts) {
-        self.visit_leaves(&mut |clause, _| match clause {
-            DocumentClause::Field(DocumentPath::State(Some(path)), _) => found.add_path(path),
-            DocumentClause::Field(DocumentPath::State(None), _) => found.add_all(),
+            DocumentClause::Field(DocumentPath::Map(map, path), _) if *map == field => match path {
+                Some(path) => found.add_path(path),
+                None => found.add_all(),
+            },
+            DocumentClause::Pql(query) if field == MapField::Facts => {
+                query.add_referenced_facts(found);
+            }
             _ => {}
         });
     }
@@ -73,8 +69,9 @@ fn condition(
             NameField::Agents => names(lower_case).map(NecessaryCondition::Agent),
             NameField::Collectives => names(str::to_owned).map(NecessaryCondition::Collective),
         },
-        DocumentPath::Facts(Some(path)) => Some(NecessaryCondition::Fact(path.clone(), keys()?)),
-        DocumentPath::State(Some(path)) => Some(NecessaryCondition::State(path.clone(), keys()?)),
-        DocumentPath::Facts(None) | DocumentPath::State(None) | DocumentPath::Element(_) => None,
+        DocumentPath::Map(field, Some(path)) => {
+            Some(NecessaryCondition::Value(*field, path.clone(), keys()?))
+        }
+        DocumentPath::Map(_, None) | DocumentPath::Element(_) => None,
     }
 }

@@ -5,21 +5,23 @@ use std::fmt;
 use muster_base::nearest_name;
 
 use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
-use crate::state::FactPath;
+use crate::explain::join_phrases;
+use crate::state::{FactPath, MapField};
 use crate::term::read_path;
 
-/// The fields of a node's document.
-pub(super) const DOCUMENT_FIELDS: [&str; 6] =
-    ["agents", "classes", "collectives", "facts", "identity", "state"];
+/// The fields of a node's document, in the order in which errors list them.
+fn document_fields() -> impl Iterator<Item = &'static str> {
+    let maps = MapField::ALL.into_iter().filter(|field| *field != MapField::Facts);
+    let fixed = ["identity", "facts", "classes", "agents", "collectives"];
+    fixed.into_iter().chain(maps.map(MapField::as_str))
+}
 
 /// A path of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DocumentPath {
     Identity,
-    /// All facts as one map, or one path.
-    Facts(Option<FactPath>),
-    /// The state of all subsystems as one map, or one path.
-    State(Option<FactPath>),
+    /// A map as a whole, or one path in it.
+    Map(MapField, Option<FactPath>),
     /// A list of names, or one by its index.
     Names(NameField, Option<usize>),
     /// A path into a map that is an element of a list.
@@ -50,12 +52,16 @@ impl DocumentPath {
                     Some(_) => expected_at(rest_at - 1, "the end of the key: identity is a text"),
                 };
             }
-            "facts" => return path().map(Self::Facts),
-            "state" => return path().map(Self::State),
             "agents" => NameField::Agents,
             "classes" => NameField::Classes,
             "collectives" => NameField::Collectives,
-            _ => return Err(unknown_field(field)),
+            _ => {
+                let map = MapField::ALL.into_iter().find(|map| map.as_str() == field);
+                return match map {
+                    Some(map) => path().map(|path| Self::Map(map, path)),
+                    None => Err(unknown_field(field)),
+                };
+            }
         };
         let Some(rest) = rest else { return Ok(Self::Names(names, None)) };
         let is_index = !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
@@ -84,12 +90,13 @@ fn unknown_field(field: &str) -> FilterFault {
         "fqdn" | "name" | "certname" | "hostname" => Some("identity"),
         _ => None,
     };
-    let hint = known.map(str::to_owned).or_else(|| nearest_name(field, DOCUMENT_FIELDS));
+    let hint = known.map(str::to_owned).or_else(|| nearest_name(field, document_fields()));
     let hint = match hint {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("a fact is written facts.{field}"),
     };
-    FilterFault::new(0, format!("identity, facts, classes, agents, collectives or state ({hint})"))
+    let fields = join_phrases(document_fields(), "or");
+    FilterFault::new(0, format!("{fields} ({hint})"))
 }
 
 impl NameField {
@@ -114,10 +121,8 @@ impl fmt::Display for DocumentPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Identity => out.write_str("identity"),
-            Self::Facts(None) => out.write_str("facts"),
-            Self::Facts(Some(path)) => write!(out, "facts.{path}"),
-            Self::State(None) => out.write_str("state"),
-            Self::State(Some(path)) => write!(out, "state.{path}"),
+            Self::Map(field, None) => out.write_str(field.as_str()),
+            Self::Map(field, Some(path)) => write!(out, "{}.{path}", field.as_str()),
             Self::Names(field, None) => out.write_str(field.as_str()),
             Self::Names(field, Some(index)) => write!(out, "{}.{index}", field.as_str()),
             Self::Element(path) => path.fmt(out),

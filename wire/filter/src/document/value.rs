@@ -24,8 +24,8 @@ pub(super) enum NameCase {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NodeValue<'a> {
     Json(&'a Value),
-    /// All facts.
-    Facts(&'a Map<String, Value>),
+    /// A whole field of the node.
+    Map(&'a Map<String, Value>),
     Name(&'a str, NameCase),
     Names(&'a [String], NameCase),
 }
@@ -43,7 +43,7 @@ impl<'a> NodeValue<'a> {
     /// The map, of a map.
     pub(super) fn as_map(self) -> Option<&'a Map<String, Value>> {
         match self {
-            Self::Json(Value::Object(map)) | Self::Facts(map) => Some(map),
+            Self::Json(Value::Object(map)) | Self::Map(map) => Some(map),
             _ => None,
         }
     }

@@ -26,10 +26,11 @@ impl DocumentPath {
     pub(super) fn is_known(&self, scope: DocumentScope<'_>) -> bool {
         let DocumentScope::Node(node) = scope else { return true };
         match self {
-            Self::Facts(None) => node.facts.is_complete(),
-            Self::Facts(Some(path)) => node.facts.is_known(path),
+            Self::Map(field, path) => node.map(*field).is_some_and(|map| match path {
+                None => map.is_complete(),
+                Some(path) => map.is_known(path),
+            }),
             Self::Names(NameField::Classes, _) => node.classes_known,
-            Self::State(_) => node.state.is_some(),
             Self::Identity | Self::Names(..) | Self::Element(_) => true,
         }
     }
@@ -44,16 +45,10 @@ impl DocumentPath {
             (Self::Identity, DocumentScope::Node(node)) => {
                 visit(Some(NodeValue::Name(node.identity, NameCase::Ignored)))
             }
-            (Self::Facts(None), DocumentScope::Node(node)) => {
-                visit(Some(NodeValue::Facts(node.facts.as_map())))
-            }
-            (Self::Facts(Some(path)), DocumentScope::Node(node)) => {
-                any_fact(node.facts.as_map(), path, visit)
-            }
-            (Self::State(path), DocumentScope::Node(node)) => match (node.state, path) {
+            (Self::Map(field, path), DocumentScope::Node(node)) => match (node.map(*field), path) {
                 (None, _) => false,
-                (Some(state), None) => visit(Some(NodeValue::Facts(state.as_map()))),
-                (Some(state), Some(path)) => any_fact(state.as_map(), path, visit),
+                (Some(map), None) => visit(Some(NodeValue::Map(map.as_map()))),
+                (Some(map), Some(path)) => any_at_path(map.as_map(), path, visit),
             },
             (Self::Names(field, index), DocumentScope::Node(node)) => {
                 let (names, case) = match field {
@@ -77,11 +72,15 @@ impl DocumentPath {
     }
 }
 
-/// Visits the values of a fact. An exact top-level key takes precedence, as for `-F`.
-fn any_fact<'a>(facts: &'a Map<String, Value>, path: &FactPath, visit: VisitValue<'a, '_>) -> bool {
-    match facts.get(path.as_str()) {
+/// Visits the values at a path of a map. An exact top-level key takes precedence, as for `-F`.
+fn any_at_path<'a>(
+    map: &'a Map<String, Value>,
+    path: &FactPath,
+    visit: VisitValue<'a, '_>,
+) -> bool {
+    match map.get(path.as_str()) {
         Some(value) => visit(Some(NodeValue::Json(value))),
-        None => any_below_map(facts, path.segment_list(), visit),
+        None => any_below_map(map, path.segment_list(), visit),
     }
 }
 

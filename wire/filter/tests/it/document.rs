@@ -1,7 +1,7 @@
 //! Properties of query documents: the printed text parses to the same query, evaluation never fails, and necessary conditions
 //! hold for every node that matches.
 
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::{MapField, NodeFacts, NodeView};
 use muster_filter::{DocumentQuery, NodeFilter, TruthValue};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -201,15 +201,11 @@ struct Node {
 
 impl Node {
     fn view(&self) -> NodeView<'_> {
-        NodeView {
-            identity: "b",
-            facts: &self.facts,
-            classes: &self.classes,
-            classes_known: true,
-            agents: &self.agents,
-            collectives: &self.agents,
-            state: Some(&self.state),
-        }
+        NodeView::new("b", &self.facts)
+            .with_classes(Some(&self.classes))
+            .with_agents(&self.agents)
+            .with_collectives(&self.agents)
+            .with_map(MapField::State, Some(&self.state))
     }
 }
 
@@ -382,6 +378,6 @@ fn equality_has_necessary_conditions() {
         ("{$loose: {facts.a.b: '0'}}", "Number(0)"),
     ] {
         let found = listed(text);
-        assert!(found.starts_with("Fact(") && found.contains(key), "{text}: {found}");
+        assert!(found.starts_with("Value(Facts, ") && found.contains(key), "{text}: {found}");
     }
 }

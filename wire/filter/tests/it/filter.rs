@@ -1,6 +1,6 @@
 //! Filters: the evaluator compared with an independent model, round trips, and arbitrary input. No node and no broker is involved.
 
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::NodeFacts;
 use muster_filter::{FactOperator, FactTerm, FilterPattern, NodeFilter};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -329,7 +329,7 @@ fn regular_expressions_on_facts_and_classes_ignore_case_as_in_choria() {
     let map = serde_json::json!({"environment": "production", "os": {"name": "Debian"}});
     let facts = NodeFacts::from_value(map).unwrap();
     let (classes, agents) = (["role::web".to_owned()], ["rpcutil".to_owned()]);
-    let view = NodeView { agents: &agents, ..crate::view_of(&facts, &classes) };
+    let view = crate::view_of(&facts, &classes).with_agents(&agents);
     let filter = NodeFilter::default;
     for (filter, expected) in [
         (filter().with_fact("environment=/^Prod/"), true),

@@ -16,13 +16,5 @@ use muster_filter::state::{NodeFacts, NodeView};
 
 /// The view of a node without agents, collectives and state.
 fn view_of<'a>(facts: &'a NodeFacts, classes: &'a [String]) -> NodeView<'a> {
-    NodeView {
-        identity: "db1",
-        facts,
-        classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    }
+    NodeView::new("db1", facts).with_classes(Some(classes))
 }

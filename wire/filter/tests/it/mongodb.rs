@@ -26,15 +26,12 @@ fn evaluate(query: &DocumentQuery) -> TruthValue {
     let classes = ["mysql::master".to_owned(), "role::db".to_owned()];
     let agents = ["puppetral".to_owned(), "rpcutil".to_owned()];
     let collectives = ["muster".to_owned(), "UK".to_owned()];
-    query.evaluate(&NodeView {
-        identity: "db1.acme.net",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &agents,
-        collectives: &collectives,
-        state: None,
-    })
+    query.evaluate(
+        &NodeView::new("db1.acme.net", &facts)
+            .with_classes(Some(&classes))
+            .with_agents(&agents)
+            .with_collectives(&collectives),
+    )
 }
 
 fn check(cases: &[(&str, bool)]) {
@@ -368,15 +365,7 @@ fn loose_queries_compare_numbers_and_texts() {
 #[test]
 fn unread_sources_are_unknown() {
     let facts = facts().with_known_names(["n".to_owned()].into());
-    let node = NodeView {
-        identity: "db1",
-        facts: &facts,
-        classes: &[],
-        classes_known: false,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = NodeView::new("db1", &facts).with_classes(None);
     for (text, truth) in [
         ("{'facts.n': 5}", TruthValue::True),
         ("{'facts.t': 'abc'}", TruthValue::Unknown),

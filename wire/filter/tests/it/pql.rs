@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, NodeFacts};
 use muster_filter::{DocumentQuery, NodeFilter, ReferencedFacts, TruthValue};
 use proptest::prelude::*;
 use serde_json::json;
@@ -36,7 +36,7 @@ fn queries_travel_as_text_in_a_document() {
         "nodes that PuppetDB would select with inventory { facts.a = 1 } and that have class \"apache\""
     );
     let names = BTreeSet::from(["a".to_owned()]);
-    assert_eq!(filter.referenced_facts(), ReferencedFacts::Named(names));
+    assert_eq!(filter.referenced_values(MapField::Facts), ReferencedFacts::Named(names));
 }
 
 #[test]
@@ -81,8 +81,7 @@ fn what_cannot_have_the_same_answer_is_refused_with_its_place() {
 fn facts_and_classes_that_were_never_read_are_unknown() {
     let map = json!({"a": 1}).as_object().unwrap().clone();
     let facts = NodeFacts::from_map(map).unwrap().with_known_names(["a".to_owned()].into());
-    let view =
-        muster_filter::state::NodeView { classes_known: false, ..crate::view_of(&facts, &[]) };
+    let view = crate::view_of(&facts, &[]).with_classes(None);
     for (condition, expected) in [
         ("facts.a = 1", TruthValue::True),
         ("facts.b = 1", TruthValue::Unknown),

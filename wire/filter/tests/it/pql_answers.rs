@@ -79,7 +79,7 @@ pub(crate) fn select_nodes(nodes: &Nodes, query: &str) -> Result<Vec<String>, St
     let mut selected = Vec::new();
     for (name, node) in nodes {
         let facts = NodeFacts::from_map(node.facts.clone()).unwrap();
-        let view = NodeView { identity: name, ..crate::view_of(&facts, &node.classes) };
+        let view = NodeView::new(name, &facts).with_classes(Some(&node.classes));
         let is_selected = query.matches(&view);
         assert_eq!(carried.matches(&view), is_selected, "{query}");
         if is_selected {

@@ -231,10 +231,7 @@ proptest! {
     ) {
         let (_, text) = model.write(style);
         let facts = facts();
-        let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &agents, collectives: &[],
-            state: None,
-        };
+        let node = NodeView::new("db1", &facts).with_classes(Some(&classes)).with_agents(&agents);
         let expected = model.holds(&facts, &classes, &agents);
         let read = SelectExpression::parse(&text);
         prop_assert!(read.is_ok(), "{}: {}", text, read.unwrap_err());
@@ -270,10 +267,7 @@ proptest! {
     ) {
         let texts = [first.write(style).1, second.write(style).1];
         let facts = facts();
-        let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
-            state: None,
-        };
+        let node = NodeView::new("db1", &facts).with_classes(Some(&classes));
         let mut filter = NodeFilter::default();
         for text in &texts {
             filter = filter.with_select(text).unwrap();

@@ -112,10 +112,7 @@ proptest! {
         prop_assert_eq!(&SelectExpression::parse(&select.to_string()).unwrap(), &select);
         let facts = NodeFacts::default();
         let classes = ["apache".to_owned()];
-        let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
-            state: None,
-        };
+        let node = NodeView::new("db1", &facts).with_classes(Some(&classes));
         let mut known = KnownLookups::default();
         let truth = loop {
             match select.evaluate(&node, &known) {

@@ -39,15 +39,7 @@ fn with_query<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery
         json!({"customer": "acme", "environment": "production", "os": {"family": "Debian"}});
     let facts = NodeFacts::from_value(facts).unwrap();
     let classes = ["mysql::master", "role::db"].map(str::to_owned);
-    let node = NodeView {
-        identity: "db1",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = NodeView::new("db1", &facts).with_classes(Some(&classes));
     let [caller, agent, action] = words;
     answer(&PolicyQuery {
         caller: &PolicyPrincipal::parse(caller).unwrap(),

@@ -120,15 +120,7 @@ fn partly_known<T>(
         caller: &PolicyPrincipal::parse("rip").unwrap(),
         agent: &SubjectName::parse("service").unwrap(),
         action: &SubjectName::parse(action).unwrap(),
-        node: &NodeView {
-            identity: "db1",
-            facts: &facts,
-            classes: &[],
-            classes_known,
-            agents: &[],
-            collectives: &[],
-            state: None,
-        },
+        node: &NodeView::new("db1", &facts).with_classes(classes_known.then_some(&[][..])),
         inputs: None,
         now: 0,
     })

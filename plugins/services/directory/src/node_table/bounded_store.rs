@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_filter::state::MapField;
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::node_record::{NodeContent, NodeRecord};
@@ -64,6 +65,18 @@ impl NodeTable {
     fn copy(&self, node: &StoredNode) -> NodeCopy {
         let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
         let collectives = node.collectives.iter().filter_map(|name| SubjectName::parse(name).ok());
+        let mut content = NodeContent {
+            version: node.version.to_string(),
+            collectives: collectives.collect(),
+            agents: agents.collect(),
+            classes: node.classes_known.then(|| node.classes.to_vec()),
+            ..NodeContent::default()
+        };
+        for field in MapField::ALL {
+            if let Some(map) = self.map_of(node, field) {
+                content.set_map(field, map);
+            }
+        }
         NodeCopy {
             record: NodeRecord {
                 sender: node.identity.clone(),
@@ -72,15 +85,7 @@ impl NodeTable {
                 content: String::new(),
                 history: None,
             },
-            content: NodeContent {
-                version: node.version.to_string(),
-                collectives: collectives.collect(),
-                agents: agents.collect(),
-                classes: node.classes_known.then(|| node.classes.to_vec()),
-                facts: self.facts_of(node),
-                heartbeat_seconds: 0,
-                state: node.state_known.then(|| self.state_of(node)),
-            },
+            content,
             liveness: node.liveness.clone(),
             revision: node.revision,
             sender: node.sender.clone(),

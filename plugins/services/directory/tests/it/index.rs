@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_directory::{NodeTable, StaleRecord, StoredNode, ValuePath, find_nodes};
 use muster_filter::NodeFilter;
-use muster_filter::state::NodeFacts;
+use muster_filter::state::MapField;
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
 use proptest::collection::vec;
@@ -54,12 +54,8 @@ fn count_values<'a>(
     path: &str,
 ) -> (Vec<(String, u64)>, u64) {
     let (path, mut counts, mut absent) = (ValuePath::parse(path).unwrap(), BTreeMap::new(), 0);
-    let state = NodeFacts::default();
     for node in nodes {
-        let value = match &path {
-            ValuePath::Fact(path) => node.content.facts.get_path(path),
-            ValuePath::State(path) => node.content.state.as_ref().unwrap_or(&state).get_path(path),
-        };
+        let value = node.content.map(path.field).and_then(|map| map.get_path(&path.path));
         match value {
             Some(value) => *counts.entry(value.to_string()).or_default() += 1,
             None => absent += 1,
@@ -69,12 +65,12 @@ fn count_values<'a>(
 }
 
 fn describe(table: &NodeTable, node: &StoredNode) -> String {
-    let facts = Value::Object(table.facts_of(node).into_map());
-    let state = Value::Object(table.state_of(node).into_map());
+    let [facts, state] = MapField::ALL.map(|field| {
+        table.map_of(node, field).map_or(Value::Null, |map| Value::Object(map.into_map()))
+    });
     format!(
-        "{} {facts} {state} {} {:?} {} {:?} {:?} {}",
+        "{} {facts} {state} {:?} {} {:?} {:?} {}",
         node.identity,
-        node.state_known,
         node.classes,
         node.classes_known,
         node.agents,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_directory::NodeTable;
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, NodeFacts};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_record::{NodeContent, NodeRecord};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ fn large_records_leave_memory_for_small_ones_and_a_refused_one_changes_nothing()
     assert!(problem.is_some(), "{}", table.memory_bytes());
     let node = table.get(&Identity::parse("node0.acme.net").unwrap()).unwrap();
     assert_eq!((node.record_time, node.classes.len()), (2, 10));
-    assert_eq!(table.facts_of(node).get("tier"), Some(&json!("changed")));
+    assert_eq!(table.map_of(node, MapField::Facts).unwrap().get("tier"), Some(&json!("changed")));
     assert_eq!(store(&mut table, 0, 4, small(0, "last")), None);
     assert!(table.memory_bytes() <= 2 * LIMIT_MIB as usize * MIB, "{}", table.memory_bytes());
     // Nothing is left over.

@@ -1,6 +1,6 @@
 //! Random nodes whose facts have few names and values, so that queries often match some of them.
 
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::{MapField, NodeFacts, NodeView};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_record::{NodeContent, NodeRecord};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -37,15 +37,11 @@ impl RandomNode {
 
     /// The node's own view, with which it decides whether it is asked.
     pub(crate) fn view(&self) -> NodeView<'_> {
-        NodeView {
-            identity: self.name.as_str(),
-            facts: &self.content.facts,
-            classes: &self.classes,
-            classes_known: self.content.classes.is_some(),
-            agents: &self.agents,
-            collectives: &self.collectives,
-            state: self.content.state.as_ref(),
-        }
+        NodeView::new(self.name.as_str(), &self.content.facts)
+            .with_classes(self.content.classes.as_deref())
+            .with_agents(&self.agents)
+            .with_collectives(&self.collectives)
+            .with_map(MapField::State, self.content.state.as_ref())
     }
 
     pub(crate) fn record(&self, time: u64) -> NodeRecord {

@@ -9,8 +9,8 @@ use crate::fact_names::ReferencedFacts;
 use crate::necessary::{FactIndexKey, NecessaryCondition};
 use crate::number::NumericValue;
 use crate::pattern::{FilterRegex, lower_case};
-use crate::state::FactPath;
 use crate::state::path::quote_segment_if_needed;
+use crate::state::{FactPath, MapField};
 
 /// A query, its text in one line, and how much of the limits it uses.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,5 +143,5 @@ fn fact_condition(path: &[FactPathPart], value: &Value) -> Option<NecessaryCondi
     let path = FactPath::parse(&names.join(".")).ok()?;
     // A name that contains both kinds of quotes is another path.
     let is_same = path.segments().eq(names.iter().map(|name| name.trim_matches(['"', '\''])));
-    is_same.then(|| NecessaryCondition::Fact(path, [key].into()))
+    is_same.then(|| NecessaryCondition::Value(MapField::Facts, path, [key].into()))
 }
