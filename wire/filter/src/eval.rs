@@ -40,13 +40,12 @@ impl NodeFilter {
         if facts_and_names == TruthValue::False {
             return EvaluationProgress::Decided(TruthValue::False);
         }
-        let facts_and_names = facts_and_names.and(self.evaluate_query(node));
-        if facts_and_names == TruthValue::False {
-            return EvaluationProgress::Decided(TruthValue::False);
-        }
+        let without_select = facts_and_names.and(self.evaluate_query(node));
         match self.select() {
-            None => EvaluationProgress::Decided(facts_and_names),
-            Some(select) => select.evaluate(node, known).map(|truth| facts_and_names.and(truth)),
+            Some(select) if without_select != TruthValue::False => {
+                select.evaluate(node, known).map(|truth| without_select.and(truth))
+            }
+            _ => EvaluationProgress::Decided(without_select),
         }
     }
 

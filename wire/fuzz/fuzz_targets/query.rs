@@ -23,7 +23,10 @@ fuzz_target!(|text: &str| {
     assert_eq!(read.to_string(), printed);
     assert!(!query.explain().contains(char::is_control));
     let names = ["a".to_owned(), "B".to_owned()];
-    let node = NodeView::new("db1", &FACTS).with_classes(Some(&names)).with_agents(&names).with_collectives(&names);
+    let node = NodeView::new("db1", &FACTS)
+        .with_classes(Some(&names))
+        .with_agents(&names)
+        .with_collectives(&names);
     let truth = query.evaluate(&node);
     assert_ne!(truth, TruthValue::Unknown);
     if let Ok(negated) = DocumentQuery::parse(&format!("{{$nor:[{printed}]}}")) {

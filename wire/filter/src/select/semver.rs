@@ -150,13 +150,13 @@ fn before_next(version: &Version, index: usize) -> Option<Version> {
 
 /// A version, and how many of its numbers were written. `x` and `*` count as omitted.
 fn read_version(text: &str) -> Option<(Version, usize)> {
-    let text = text.trim();
-    let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
-    let text = text.split_once('+').map_or(text, |(version, _build)| version);
-    let (numbers_text, pre) = match text.split_once('-') {
+    let trimmed = text.trim();
+    let without_prefix = trimmed.strip_prefix(['v', 'V']).unwrap_or(trimmed);
+    let without_build = without_prefix.split('+').next().unwrap_or_default();
+    let (numbers_text, pre) = match without_build.split_once('-') {
         Some((_, "")) => return None,
         Some((numbers, pre)) => (numbers, Prerelease::new(pre).ok()?),
-        None => (text, Prerelease::EMPTY),
+        None => (without_build, Prerelease::EMPTY),
     };
     let is_wildcard = |part: &str| matches!(part, "x" | "X" | "*");
     let written: Vec<&str> = numbers_text.split('.').collect();

@@ -40,8 +40,9 @@ pub struct MapFields<T> {
 
 impl<T> MapFields<T> {
     /// Calls a function for each field.
-    pub fn new(mut value_of: impl FnMut(MapField) -> T) -> Self {
-        Self { facts: value_of(MapField::Facts), state: value_of(MapField::State) }
+    pub fn new(value_of: impl FnMut(MapField) -> T) -> Self {
+        let [facts, state] = MapField::ALL.map(value_of);
+        Self { facts, state }
     }
 
     /// That of one field.

@@ -65,11 +65,11 @@ fn count_values<'a>(
 }
 
 fn describe(table: &NodeTable, node: &StoredNode) -> String {
-    let [facts, state] = MapField::ALL.map(|field| {
+    let maps = MapField::ALL.map(|field| {
         table.map_of(node, field).map_or(Value::Null, |map| Value::Object(map.into_map()))
     });
     format!(
-        "{} {facts} {state} {:?} {} {:?} {:?} {}",
+        "{} {maps:?} {:?} {} {:?} {:?} {}",
         node.identity,
         node.classes,
         node.classes_known,

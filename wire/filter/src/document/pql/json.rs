@@ -128,11 +128,11 @@ impl DecimalNumber {
         let unsigned = mantissa.trim_start_matches('-');
         let whole = unsigned.split('.').next().map_or(0, str::len);
         let all: String = unsigned.chars().filter(char::is_ascii_digit).collect();
-        let digits = all.trim_start_matches('0');
-        let leading = all.len() - digits.len();
+        let without_zeros = all.trim_start_matches('0');
+        let leading = all.len() - without_zeros.len();
         let shift = i64::try_from(whole).unwrap_or(0) - 1 - i64::try_from(leading).unwrap_or(0);
         let exponent = exponent.parse::<i64>().unwrap_or(0) + shift;
-        let digits = digits.trim_end_matches('0').to_owned();
+        let digits = without_zeros.trim_end_matches('0').to_owned();
         Self { is_negative: mantissa.starts_with('-') && !digits.is_empty(), digits, exponent }
     }
 

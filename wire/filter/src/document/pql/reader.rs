@@ -26,9 +26,9 @@ impl PqlQuery {
         let mut reader =
             PqlReader { scanner: TextScanner::new(text), depth: 0, usage: QueryUsage::default() };
         let condition = reader.read_query()?;
-        let text = text.trim_matches(|c| SPACES.contains(c));
-        let text = text.replace(|c| SPACES.contains(c), " ");
-        Ok(Self { text, condition, usage: reader.usage })
+        let is_space = |c| SPACES.contains(c);
+        let one_line = text.trim_matches(is_space).replace(is_space, " ");
+        Ok(Self { text: one_line, condition, usage: reader.usage })
     }
 }
 
