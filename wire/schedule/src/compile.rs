@@ -1,5 +1,7 @@
 //! Validates a schedule and prepares it for evaluation.
 
+use std::ops::RangeInclusive;
+
 use jiff::tz::TimeZone;
 use muster_filter::SelectExpression;
 use muster_wire::Millis;
@@ -56,7 +58,7 @@ impl ScheduleSpec {
                 return Err(ScheduleError::Timing { both: every.is_some() && cron.is_some() });
             }
         };
-        check_seconds("timeout", self.timeout, (1, MAX_TIMEOUT_SECONDS), "")?;
+        check_seconds("timeout", self.timeout, 1..=MAX_TIMEOUT_SECONDS, "")?;
         let open_times = OpenTimes::parse(&self.windows, &self.blackouts, zone)?;
         Ok(CompiledSchedule { spec: self.clone(), timing, open_times })
     }
@@ -79,21 +81,21 @@ impl ScheduleSpec {
     }
 
     fn check_interval(&self, every: u64) -> Result<(), ScheduleError> {
-        let limits = (MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS);
+        let limits = MIN_INTERVAL_SECONDS..=MAX_INTERVAL_SECONDS;
         check_seconds("every", Some(every), limits, "")?;
         if self.spread.is_some() {
             return Err(ScheduleError::Unused { field: "spread", other: "cron" });
         }
         let note = ", as the node's next turn follows then";
-        check_seconds("catch_up", self.catch_up, (0, every), note)?;
+        check_seconds("catch_up", self.catch_up, 0..=every, note)?;
         let note = ", because an interval as long as that would skip every other turn";
-        check_seconds("skip_if_ran_within", self.skip_if_ran_within, (0, every - 1), note)
+        check_seconds("skip_if_ran_within", self.skip_if_ran_within, 0..=every - 1, note)
     }
 
     fn check_cron_seconds(&self) -> Result<(), ScheduleError> {
-        check_seconds("spread", self.spread, (0, MAX_SPREAD_SECONDS), "")?;
-        check_seconds("catch_up", self.catch_up, (0, MAX_CATCH_UP_SECONDS), "")?;
-        check_seconds("skip_if_ran_within", self.skip_if_ran_within, (0, MAX_INTERVAL_SECONDS), "")
+        check_seconds("spread", self.spread, 0..=MAX_SPREAD_SECONDS, "")?;
+        check_seconds("catch_up", self.catch_up, 0..=MAX_CATCH_UP_SECONDS, "")?;
+        check_seconds("skip_if_ran_within", self.skip_if_ran_within, 0..=MAX_INTERVAL_SECONDS, "")
     }
 }
 
@@ -151,11 +153,12 @@ pub(crate) const fn millis(seconds: u64) -> Millis {
 fn check_seconds(
     field: &'static str,
     value: Option<u64>,
-    (least, most): (u64, u64),
+    limits: RangeInclusive<u64>,
     note: &'static str,
 ) -> Result<(), ScheduleError> {
     match value {
-        Some(value) if !(least..=most).contains(&value) => {
+        Some(value) if !limits.contains(&value) => {
+            let (least, most) = limits.into_inner();
             Err(ScheduleError::Seconds { field, value, least, most, note })
         }
         _ => Ok(()),

@@ -80,7 +80,7 @@ impl OpenTimes {
         }
         let mut found = Vec::new();
         for window in &self.windows {
-            window.collect(&self.zone, (from, until), &mut found);
+            window.collect(&self.zone, from, until, &mut found);
         }
         merge(found)
     }
@@ -90,7 +90,8 @@ impl OpenTimes {
     pub(crate) fn window_over(
         &self,
         border: Millis,
-        (first_begin, second_end): (Millis, Millis),
+        first_begin: Millis,
+        second_end: Millis,
     ) -> Option<(Millis, Millis)> {
         let windows = self.window_times(first_begin, second_end);
         windows.into_iter().find(|(from, until)| {

@@ -112,7 +112,7 @@ impl Simulator<'_, '_> {
         let pace = turn.pace(seats.len());
         for (due, seat) in due {
             let superseded = next.map_or(Millis::MAX, |next| next.due(seat));
-            self.run_node(turn, (due, seat), pace, superseded);
+            self.run_node(turn, due, seat, pace, superseded);
         }
         Some(())
     }
@@ -120,7 +120,8 @@ impl Simulator<'_, '_> {
     fn run_node(
         &mut self,
         turn: &ScheduleTurn,
-        (due, seat): (Millis, u32),
+        due: Millis,
+        seat: u32,
         pace: Millis,
         superseded: Millis,
     ) {

@@ -112,9 +112,9 @@ impl CompiledSchedule {
     fn permitted_range(&self, interval: &IntervalTimes, slot: Millis) -> Option<(Millis, Millis)> {
         let next = interval.next_after(slot)?;
         let before = slot.checked_sub(1).and_then(|last| interval.last_at(last));
-        let carried = before.and_then(|before| self.open_times.window_over(slot, (before, next)));
+        let carried = before.and_then(|before| self.open_times.window_over(slot, before, next));
         let second_end = interval.next_after(next).unwrap_or(Millis::MAX);
-        let carrying = self.open_times.window_over(next, (slot, second_end));
+        let carrying = self.open_times.window_over(next, slot, second_end);
         let begin = carried.map_or(slot, |(_, window_end)| window_end);
         Some((begin, carrying.map_or(next, |(_, window_end)| window_end)))
     }

@@ -72,7 +72,8 @@ impl WeeklyWindow {
     pub(crate) fn collect(
         &self,
         zone: &TimeZone,
-        (from, until): (Millis, Millis),
+        from: Millis,
+        until: Millis,
         found: &mut Vec<(Millis, Millis)>,
     ) {
         let last = zone.to_datetime(timestamp(until)).date();
