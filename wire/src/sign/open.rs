@@ -133,8 +133,7 @@ fn check_reply(opened: OpenEnvelope<'_>, expected: &ExpectedAnswer<'_>) -> Resul
     let sender = opened.sender;
     let reply = Reply::decode(opened.body)
         .map_err(|source| MessageRefusal::Reply { sender: sender.identity.clone(), source })?;
-    let request_fields = (reply.request, &reply.agent, &reply.action);
-    expected.check_sender(&sender, &reply.sender, request_fields)?;
+    expected.check_sender(&sender, &reply.sender, reply.request, &reply.agent, &reply.action)?;
     Ok(OpenReply { reply, sender })
 }
 
@@ -159,8 +158,13 @@ fn check_progress(
     let sender = opened.sender;
     let progress = ProgressMessage::decode(opened.body)
         .map_err(|source| MessageRefusal::Progress { sender: sender.identity.clone(), source })?;
-    let request_fields = (progress.request, &progress.agent, &progress.action);
-    expected.check_sender(&sender, &progress.sender, request_fields)?;
+    expected.check_sender(
+        &sender,
+        &progress.sender,
+        progress.request,
+        &progress.agent,
+        &progress.action,
+    )?;
     Ok(progress)
 }
 
@@ -243,7 +247,9 @@ impl ExpectedAnswer<'_> {
         &self,
         sender: &VerifiedUser,
         claimed: &Identity,
-        (request, agent, action): (Uuid, &SubjectName, &SubjectName),
+        request: Uuid,
+        agent: &SubjectName,
+        action: &SubjectName,
     ) -> Result<()> {
         if *claimed != sender.identity {
             return Err(MessageRefusal::WrongSender {
