@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use muster_api::{AgentProblem, CounterSnapshot, LogThrottle, ValidatedDataSource};
-use muster_filter::state::NodeView;
+use muster_filter::state::{MapField, NodeView};
 use muster_host::{AgentRegistry, RunningRequests};
 use muster_policy::PolicySet;
 use muster_wire::Millis;
@@ -215,15 +215,13 @@ impl DaemonCore {
     pub fn with_node_view<T>(&self, read: impl FnOnce(&NodeView<'_>) -> T) -> T {
         let (facts, classes) = (self.node.facts.current(), self.node.classes.current());
         let (registry, state) = (self.offer.registry.get(), self.node.state.current());
-        read(&NodeView {
-            identity: self.identity().as_str(),
-            facts: &facts,
-            classes: &classes,
-            classes_known: self.node.classes.are_known(),
-            agents: registry.names(),
-            collectives: &self.collective_names,
-            state: state.as_ref().as_ref(),
-        })
+        read(
+            &NodeView::new(self.identity().as_str(), &facts)
+                .with_classes(self.node.classes.are_known().then_some(&*classes))
+                .with_agents(registry.names())
+                .with_collectives(&self.collective_names)
+                .with_map(MapField::State, state.as_ref().as_ref()),
+        )
     }
 }
 
