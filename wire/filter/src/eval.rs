@@ -14,6 +14,7 @@ use super::lookup::{EvaluationProgress, KnownLookups, TruthValue};
 use super::number::NumericValue;
 use super::pattern::FilterPattern;
 use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, parse_boolean};
+use super::text::{compare_ignoring_case, equals_ignoring_case};
 use crate::state::{NodeFacts, NodeView};
 
 impl NodeFilter {
@@ -223,19 +224,6 @@ impl LiteralOperand {
 
 fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
-}
-
-fn lower_case_chars(text: &str) -> impl Iterator<Item = char> {
-    text.chars().flat_map(char::to_lowercase)
-}
-
-pub(super) fn compare_ignoring_case(a: &str, b: &str) -> Ordering {
-    lower_case_chars(a).cmp(lower_case_chars(b))
-}
-
-pub(super) fn equals_ignoring_case(a: &str, b: &str) -> bool {
-    a.eq_ignore_ascii_case(b)
-        || (!(a.is_ascii() && b.is_ascii()) && lower_case_chars(a).eq(lower_case_chars(b)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use super::ast::NodeFilter;
 use super::pattern::FilterPattern;
 use super::term::{FactOperand, FactOperator, FactTerm};
+use super::text::join_phrases;
 
 impl NodeFilter {
     /// The filter as an English phrase.
@@ -76,16 +77,6 @@ fn explain_identity(pattern: &FilterPattern) -> String {
     match pattern {
         FilterPattern::Exact(name) => format!("is {name}"),
         FilterPattern::Regex(expression) => format!("matches {expression}"),
-    }
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub(super) fn join_phrases(parts: impl IntoIterator<Item: ToString>, conjunction: &str) -> String {
-    let parts: Vec<String> = parts.into_iter().map(|part| part.to_string()).collect();
-    match parts.as_slice() {
-        [] => String::new(),
-        [only] => only.clone(),
-        [firsts @ .., last] => format!("{} {conjunction} {last}", firsts.join(", ")),
     }
 }
 

@@ -41,6 +41,7 @@ mod select;
 mod sources;
 pub mod state;
 mod term;
+mod text;
 mod words;
 
 pub use ast::{MAX_FILTER_BYTES, MAX_FILTER_ELEMENTS, NodeFilter};

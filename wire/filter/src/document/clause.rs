@@ -3,18 +3,19 @@
 use std::fmt::{self, Display, Formatter};
 use std::slice;
 
-use super::eval::{SubjectValues, TestSubject};
 use super::literal::{JsonText, QueryValue, join_texts};
-use super::operators::{Equality, FieldTest, FieldTests, unknown_operator};
+use super::operators::comparison::Equality;
+use super::operators::{FieldTest, FieldTests, unknown_operator};
 use super::path::{DocumentPath, NameField};
 use super::pql::PqlQuery;
 use super::read::{RelaxedEntry, RelaxedKind, RelaxedValue};
+use super::subject::{SubjectValues, TestSubject};
 use super::usage::QueryUsage;
 use super::walk::DocumentScope;
 use crate::error::{FaultContext as _, Result, expected_at};
-use crate::explain::join_phrases;
 use crate::lookup::TruthValue;
 use crate::state::MapField;
+use crate::text::join_phrases;
 
 /// A query document: all clauses must be true.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod read;
 #[cfg(test)]
 mod refusals;
 mod scan;
+mod subject;
 mod usage;
 mod value;
 mod walk;
@@ -32,8 +33,8 @@ use clause::{ClauseList, DocumentClause, PathScope};
 use usage::QueryUsage;
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
-use super::explain::join_phrases;
 use super::limits::MAX_QUERY_BYTES;
+use super::text::join_phrases;
 
 /// A checked query. `Display` prints its canonical text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +131,13 @@ impl DocumentQuery {
             Ok([clause]) => vec![ClauseList(vec![clause])],
             Err(clauses) => vec![ClauseList(clauses)],
         }
+    }
+
+    /// The table of all operators in Markdown, for the reference.
+    pub fn operator_table() -> String {
+        let head = "| operator | true if the field | for a missing field |\n|---|---|---|\n";
+        let fields = operators::FIELD_REFERENCE.concat();
+        format!("{head}{fields}{}", clause::CLAUSE_REFERENCE)
     }
 
     /// Whether the query has no conditions, so that every node matches, such as `{}`.

@@ -5,9 +5,9 @@ use std::fmt;
 use muster_base::nearest_name;
 
 use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
-use crate::explain::join_phrases;
 use crate::state::{FactPath, MapField};
 use crate::term::read_path;
+use crate::text::join_phrases;
 
 /// The fields of a node's document, in the order in which errors list them.
 fn document_fields() -> impl Iterator<Item = &'static str> {

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::date::parse_millis;
 use super::literal::QueryValue;
-use crate::eval::{compare_ignoring_case, equals_ignoring_case};
 use crate::number::NumericValue;
+use crate::text::{compare_ignoring_case, equals_ignoring_case};
 
 /// How names compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 use super::SelectExpression;
 use super::ast::{ConditionSubject, ConditionTree, SelectCondition, ValueTest};
 use crate::boolean_tree::{BooleanTree, Connective};
-use crate::explain::{explain_name, explain_operand, join_phrases, operator_phrase};
+use crate::explain::{explain_name, explain_operand, operator_phrase};
 use crate::term::FactOperator;
+use crate::text::join_phrases;
 
 impl SelectExpression {
     /// The expression as an English phrase that follows "nodes".

@@ -1,6 +1,7 @@
 //! `$in`, `$nin` and `$all`: one, none or all of the literals and regular expressions of a list.
 
 use super::prelude::*;
+use super::{FieldTest, FieldTests};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::document) struct Membership {

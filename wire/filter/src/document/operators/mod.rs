@@ -1,55 +1,23 @@
 //! The operators of a field, each in a file of its own or of its family. A new one is a file and its two lines here.
 
-mod comparison;
-mod element;
+pub(super) mod comparison;
 mod exists;
 mod membership;
 mod modulo;
-mod not;
+mod nested;
 mod pattern;
+mod prelude;
 mod size;
 mod types;
 
 use muster_base::nearest_name;
 
-pub(super) use self::comparison::{Equality, OrderOperator};
+use self::comparison::Equality;
 use self::pattern::Pattern;
 use self::prelude::*;
-use super::DocumentQuery;
-use super::clause::{CLAUSE_OPERATORS, CLAUSE_REFERENCE};
+use super::clause::CLAUSE_OPERATORS;
 use super::read::RelaxedEntry;
 use crate::error::FilterFault;
-
-/// What the files of the operators use.
-mod prelude {
-    pub(super) use super::super::eval::TestSubject;
-    pub(super) use super::super::literal::{QueryValue, join_texts};
-    pub(super) use super::super::read::{RelaxedKind, RelaxedValue, has_operators};
-    pub(super) use super::super::usage::QueryUsage;
-    pub(super) use super::super::value::NodeValue;
-    pub(super) use super::{FieldOperator, FieldTest, FieldTests};
-    pub(super) use crate::error::{Result, expected_at};
-    pub(super) use crate::explain::join_phrases;
-}
-
-/// An operator with its operand.
-trait FieldOperator: Sized {
-    /// Its name, or those of its family.
-    const NAMES: &'static [&'static str];
-    /// Its rows in the table of `docs/reference/queries.md`.
-    const REFERENCE: &'static str;
-    /// Reads the operand. `name` is one of the names.
-    fn read(name: &str, value: RelaxedValue, usage: &mut QueryUsage) -> Result<Self>;
-    fn matches(&self, subject: TestSubject<'_>) -> bool;
-    /// Prints the name and the operand, so that they are read as the same test.
-    fn print(&self) -> String;
-    /// A phrase that follows the field.
-    fn explain(&self) -> String;
-    /// Lists of values, of each of which the field must equal one.
-    fn necessary(&self) -> Vec<Vec<&QueryValue>> {
-        Vec::new()
-    }
-}
 
 macro_rules! field_operators {
     ($($module:ident::$operator:ident,)*) => {
@@ -60,7 +28,7 @@ macro_rules! field_operators {
         }
 
         const FIELD_OPERATORS: &[&[&str]] = &[$($module::$operator::NAMES,)*];
-        const FIELD_REFERENCE: &[&str] = &[$($module::$operator::REFERENCE,)*];
+        pub(super) const FIELD_REFERENCE: &[&str] = &[$($module::$operator::REFERENCE,)*];
 
         impl FieldTest {
             /// Reads an operand; `None` if no operator has this name.
@@ -98,19 +66,11 @@ field_operators! {
     membership::Membership,
     exists::Exists,
     types::Types,
-    not::Not,
+    nested::Not,
     membership::All,
     size::Size,
-    element::Element,
+    nested::Element,
     modulo::Modulo,
-}
-
-impl DocumentQuery {
-    /// The table of all operators in Markdown, for the reference.
-    pub fn operator_table() -> String {
-        let head = "| operator | true if the field | for a missing field |\n|---|---|---|\n";
-        format!("{head}{}{CLAUSE_REFERENCE}", FIELD_REFERENCE.concat())
-    }
 }
 
 /// Tests of a field or of an element, all of which must be true.

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::super::operators::OrderOperator;
+use super::super::operators::comparison::OrderOperator;
 use super::super::usage::QueryUsage;
 use crate::boolean_tree::BooleanTree;
 use crate::fact_names::ReferencedFacts;

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::super::operators::OrderOperator;
+use super::super::operators::comparison::OrderOperator;
 use super::condition::{FactPathPart, FactTest, NodeTest, RowTest, TextTest};
 use super::reader::PqlReader;
 use super::regex::compile_regex;

@@ -1,10 +1,48 @@
-//! `$elemMatch`: a list has one element that satisfies all operators, or is a map that a query document matches.
+//! Operators of other tests: `$not`, their exact negation, which is true for a missing field, and `$elemMatch`, one element of a list that satisfies all.
 
 use super::super::clause::{ClauseList, PathScope};
-use super::super::eval::SubjectValues;
+use super::super::subject::SubjectValues;
 use super::super::walk::DocumentScope;
 use super::prelude::*;
+use super::{FieldTest, FieldTests};
 use crate::lookup::TruthValue;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::document) struct Not(FieldTests);
+
+impl FieldOperator for Not {
+    const NAMES: &'static [&'static str] = &["$not"];
+    const REFERENCE: &'static str = "\
+| `$not: { ... }`, `$not: /regex/` | does not satisfy these operators | true, unless they are true |
+";
+
+    fn read(_: &str, value: RelaxedValue, usage: &mut QueryUsage) -> Result<Self> {
+        let is_test = match &value.kind {
+            RelaxedKind::Map(entries) => has_operators(entries),
+            kind => matches!(kind, RelaxedKind::Regex { .. }),
+        };
+        if is_test {
+            return FieldTests::read(value, usage).map(Self);
+        }
+        expected_at(value.at, "operators or a /regex/ after $not (use $ne for a value)")
+    }
+
+    fn matches(&self, subject: TestSubject<'_>) -> bool {
+        !self.0.matches(subject)
+    }
+
+    fn print(&self) -> String {
+        // A literal needs its operator here.
+        match self.0.0.as_slice() {
+            [FieldTest::Pattern(_)] => format!("\"$not\":{}", self.0.field_text()),
+            _ => format!("\"$not\":{}", self.0.print()),
+        }
+    }
+
+    fn explain(&self) -> String {
+        format!("does not satisfy ({})", self.0.explain())
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::document) enum Element {
