@@ -12,7 +12,7 @@ pub fn keep_first_intent(state: &Path) {
     let (records, _) = parse_journal(&fs::read(&path).unwrap());
     let is_intent = |record: &LedgerRecord| matches!(record, LedgerRecord::Owed { refresh } if refresh.certainty == RefreshCertainty::Uncertain);
     let intent = records.into_iter().find(is_intent).unwrap();
-    fs::write(&path, intent.to_line()).unwrap();
+    fs::write(&path, intent.to_line().unwrap()).unwrap();
 }
 
 /// Moves the time since which targets are missing from the catalog into the past.
@@ -30,5 +30,6 @@ pub fn age_absence(state: &Path, seconds: i64) {
         }
         record => record,
     });
-    fs::write(&path, aged.flat_map(|record| record.to_line()).collect::<Vec<u8>>()).unwrap();
+    fs::write(&path, aged.flat_map(|record| record.to_line().unwrap()).collect::<Vec<u8>>())
+        .unwrap();
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_system::{StateDir, SystemError, SystemResult};
+use muster_system::{StateDir, SystemResult};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::ResourceValue;
@@ -14,20 +14,6 @@ pub const STATE_STORE_FILE: &str = "resources.json";
 const MAX_STATE_STORE_BYTES: u64 = 256 * 1024 * 1024;
 /// Entries not seen for this many seconds are dropped: 32 days, as Puppet's `statettl`.
 const STATE_TTL_SECS: i64 = 32 * 24 * 3600;
-
-/// Durable on return.
-pub(crate) fn replace_json_file(
-    state: &StateDir,
-    name: &str,
-    value: &impl Serialize,
-) -> SystemResult<()> {
-    let content = serde_json::to_vec(value).map_err(|error| SystemError::File {
-        verb: "serialize",
-        path: state.path().join(name),
-        source: error.into(),
-    })?;
-    state.replace_file(name, &content)
-}
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredResourceState {
@@ -70,7 +56,7 @@ impl ResourceStateStore {
         self.resources.retain(|_, resource| {
             resource.checked.is_some_and(|checked| now - checked < STATE_TTL_SECS)
         });
-        replace_json_file(state, STATE_STORE_FILE, self)
+        state.replace_record(STATE_STORE_FILE, self)
     }
 
     pub fn get(&self, reference: &str) -> Option<&StoredResourceState> {

@@ -135,10 +135,10 @@ impl FencedLock {
         };
         // Write the fence first: after a crash in between it counts as used.
         let fence_record = FenceRecord { owner: owner.to_owned(), fence: new_fence };
-        files.replace_file(FENCE_FILE, &encode_json(&fence_record))?;
-        if current.is_some() || !files.create_new(LOCK_FILE, &encode_json(&new_lock))? {
+        files.replace_record(FENCE_FILE, &fence_record)?;
+        if current.is_some() || !files.create_record(LOCK_FILE, &new_lock)? {
             // The guard excludes concurrent writers, so an existing lock file is unreadable, or expired or ours.
-            files.replace_file(LOCK_FILE, &encode_json(&new_lock))?;
+            files.replace_record(LOCK_FILE, &new_lock)?;
         }
         Ok(new_lock)
     }
@@ -198,7 +198,7 @@ impl FencedLock {
         check_step_fence(&files, fence, now)?;
         if changed {
             let marker = json!({ "since": unix_millis(now) / 1000 });
-            files.replace_file(DISABLED_FILE, &encode_json(&marker))?;
+            files.replace_record(DISABLED_FILE, &marker)?;
         }
         files.remove_file(PROVISIONING_FILE)?;
         if unlock {
@@ -285,18 +285,11 @@ fn remaining_lease(lock: &LockRecord, now: SystemTime) -> Option<Duration> {
 }
 
 fn read_lock_record(files: &StateDir) -> Result<Option<LockRecord>, SystemError> {
-    let text = files.read_file(LOCK_FILE, MAX_FILE_BYTES)?;
-    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    files.read_record(LOCK_FILE, MAX_FILE_BYTES)
 }
 
 fn read_fence_record(files: &StateDir) -> Result<FenceRecord, SystemError> {
-    let text = files.read_file(FENCE_FILE, MAX_FILE_BYTES)?;
-    let record = text.and_then(|text| serde_json::from_slice(&text).ok());
-    Ok(record.unwrap_or_default())
-}
-
-fn encode_json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
+    Ok(files.read_record(FENCE_FILE, MAX_FILE_BYTES)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl PreparedProgram<'_> {
         let Some(patched) = replay::add_replay_resource(document, targets) else {
             return Ok(None);
         };
-        let bytes = serde_json::to_vec(&patched).unwrap_or_default();
+        let bytes = patched.to_string().into_bytes();
         let state = StateDir::open(&self.directory)?;
         if is_apply {
             state.replace_file(PATCHED_FILE, &bytes)?;

@@ -66,8 +66,7 @@ impl RunRecordStore {
     /// The record is on disk when this returns.
     pub(crate) fn write(&self, record: &PuppetRunRecord) -> Result<(), SystemError> {
         let state = StateDir::open(&self.run_directory(record.id))?;
-        // A record has only strings and numbers; serialising it cannot fail.
-        state.replace_file(RECORD_FILE, &serde_json::to_vec(record).unwrap_or_default())
+        state.replace_record(RECORD_FILE, record)
     }
 
     /// The record of a run; `None` if it cannot be read.
@@ -76,9 +75,7 @@ impl RunRecordStore {
         if !directory.is_dir() {
             return None;
         }
-        let bytes =
-            StateDir::open(&directory).ok()?.read_file(RECORD_FILE, MAX_RECORD_BYTES).ok()??;
-        serde_json::from_slice(&bytes).ok()
+        StateDir::open(&directory).ok()?.read_record(RECORD_FILE, MAX_RECORD_BYTES).ok()?
     }
 
     /// All records, newest request first; ties are broken by identity.

@@ -51,8 +51,6 @@ pub(crate) enum TransferStoreError {
     Space { path: String, needed: u64, available: u64 },
     #[error("the directory of {0} does not exist on this node")]
     NoDirectory(String),
-    #[error("cannot write the record of a copy")]
-    Record(#[source] serde_json::Error),
     #[error("cannot read or write {}", path.display())]
     Map {
         path: PathBuf,
@@ -285,13 +283,11 @@ impl TransferStore {
         if !Path::new(&self.directory).exists() {
             return Ok(None);
         }
-        let text = self.open_state()?.read_file(&record_name(transfer), MAX_RECORD_BYTES)?;
-        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+        Ok(self.open_state()?.read_record(&record_name(transfer), MAX_RECORD_BYTES)?)
     }
 
     fn write_record(&self, record: &TransferRecord) -> Result<(), TransferStoreError> {
-        let text = serde_json::to_vec(record).map_err(TransferStoreError::Record)?;
-        Ok(self.open_state()?.replace_file(&record_name(&record.transfer), &text)?)
+        Ok(self.open_state()?.replace_record(&record_name(&record.transfer), record)?)
     }
 }
 

@@ -118,8 +118,7 @@ impl PackageWorkers {
         self.remove_old_results();
         let directory = StateDir::recreate(&self.work_path(id))?;
         let order = WorkOrder { root: self.root.clone(), work };
-        // Strings and paths; a path that is not UTF-8 fails in the worker.
-        directory.replace_file(WORK_FILE, &serde_json::to_vec(&order).unwrap_or_default())?;
+        directory.replace_record(WORK_FILE, &order)?;
         let argv = [
             self.program.display().to_string(),
             "package-worker".to_owned(),
@@ -270,9 +269,7 @@ pub fn run_worker(directory: &Path) -> Result<(), SystemError> {
             }
         },
     };
-    // Maps and strings; serializing them cannot fail.
-    let stored = serde_json::to_vec(&StoredResult::from(result)).unwrap_or_default();
-    state.replace_file(RESULT_FILE, &stored)
+    state.replace_record(RESULT_FILE, &StoredResult::from(result))
 }
 
 fn read_order(state: &StateDir) -> Result<WorkOrder, ActionError> {

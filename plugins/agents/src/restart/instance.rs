@@ -37,15 +37,13 @@ impl DaemonInstance {
         if !store.path().is_dir() {
             return Ok(None);
         }
-        let bytes = store.open_directory()?.read_file(INSTANCE_FILE, MAX_INSTANCE_BYTES)?;
-        let found: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let found: Option<Self> =
+            store.open_directory()?.read_record(INSTANCE_FILE, MAX_INSTANCE_BYTES)?;
         Ok(found.filter(|found| ProcessId::from_pid(found.process.pid) == Some(found.process)))
     }
 
     /// Stores the instance.
     pub fn write_to(&self, store: &RestartStore) -> Result<(), SystemError> {
-        // Serialising numbers and strings cannot fail.
-        let bytes = serde_json::to_vec(self).unwrap_or_default();
-        store.open_directory()?.replace_file(INSTANCE_FILE, &bytes)
+        store.open_directory()?.replace_record(INSTANCE_FILE, self)
     }
 }

@@ -39,10 +39,7 @@ impl RestartStore {
         if !self.path.is_dir() {
             return Ok(None);
         }
-        let bytes = self
-            .open_directory()?
-            .read_file(&format!("{key}{RECORD_EXTENSION}"), MAX_RECORD_BYTES)?;
-        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        self.open_directory()?.read_record(&format!("{key}{RECORD_EXTENSION}"), MAX_RECORD_BYTES)
     }
 
     /// Changes a record under its lock. On return the change is on disk.
@@ -59,11 +56,7 @@ impl RestartStore {
         let name = format!("{key}{RECORD_EXTENSION}");
         match &record {
             _ if record == before => {}
-            Some(record) => {
-                // Serialising strings, numbers and lists cannot fail.
-                let bytes = serde_json::to_vec(record).unwrap_or_default();
-                state.replace_file(&name, &bytes)?;
-            }
+            Some(record) => state.replace_record(&name, record)?,
             None => state.remove_file(&name)?,
         }
         Ok(result)

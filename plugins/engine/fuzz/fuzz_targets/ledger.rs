@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(records.len() + warnings.len(), lines);
     let mut debts = BTreeMap::new();
     for record in records {
-        let line = record.to_line();
+        let line = record.to_line().expect("a record that was read");
         assert_eq!(LedgerRecord::parse(line.trim_ascii_end()).as_ref(), Some(&record));
         record.apply_to(&mut debts);
     }

@@ -91,8 +91,7 @@ impl RefreshLedger {
             }
         }
         listed.drain(..listed.len().saturating_sub(MAX_EXPIRED));
-        // Strings and numbers only; serialization cannot fail.
-        self.state.replace_file(EXPIRED_FILE, &serde_json::to_vec(&listed).unwrap_or_default())
+        self.state.replace_record(EXPIRED_FILE, &listed)
     }
 }
 
@@ -106,7 +105,5 @@ pub fn read_expired(directory: &Path) -> SystemResult<Vec<ExpiredRefresh>> {
 
 /// An invalid file counts as empty: events are only a notification.
 fn read_list(state: &StateDir) -> SystemResult<Vec<ExpiredRefresh>> {
-    let content = state.read_file(EXPIRED_FILE, MAX_EXPIRED_BYTES)?;
-    let listed = content.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    Ok(listed.unwrap_or_default())
+    Ok(state.read_record(EXPIRED_FILE, MAX_EXPIRED_BYTES)?.unwrap_or_default())
 }

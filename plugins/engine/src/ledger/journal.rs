@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_system::checked_lines::{encode_checked_line, parse_checked_line, parse_checked_lines};
+use muster_system::{SystemError, SystemResult};
 use serde::{Deserialize, Serialize};
 
-use super::{OwedRefresh, RefreshCertainty};
+use super::{JOURNAL_FILE, OwedRefresh, RefreshCertainty};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
@@ -48,8 +49,12 @@ pub enum LedgerRecord {
 }
 
 impl LedgerRecord {
-    pub fn to_line(&self) -> Vec<u8> {
-        encode_checked_line(self)
+    pub fn to_line(&self) -> SystemResult<Vec<u8>> {
+        encode_checked_line(self).map_err(|error| SystemError::File {
+            verb: "write",
+            path: JOURNAL_FILE.into(),
+            source: error.into(),
+        })
     }
 
     /// Parses one line without its newline.

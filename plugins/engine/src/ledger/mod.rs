@@ -127,8 +127,8 @@ impl RefreshLedger {
     pub fn open(state: &StateDir) -> SystemResult<Self> {
         let mut ledger = Self::open_in_memory(state)?;
         let owed = ledger.owed_refreshes.values().cloned();
-        let content: Vec<u8> =
-            owed.flat_map(|refresh| LedgerRecord::Owed { refresh }.to_line()).collect();
+        let lines = owed.map(|refresh| LedgerRecord::Owed { refresh }.to_line());
+        let content = lines.collect::<SystemResult<Vec<_>>>()?.concat();
         state.replace_file(JOURNAL_FILE, &content)?;
         ledger.journal = Some(state.open_appender(JOURNAL_FILE, content.len() as u64)?);
         Ok(ledger)
@@ -191,7 +191,7 @@ impl RefreshLedger {
             };
             self.next_id += 1;
             ids.push(owed.id);
-            lines.extend(LedgerRecord::Owed { refresh: owed.clone() }.to_line());
+            lines.extend(LedgerRecord::Owed { refresh: owed.clone() }.to_line()?);
             self.owed_refreshes.insert(owed.id, owed);
         }
         if let Some(journal) = self.journal.as_mut().filter(|_| !lines.is_empty()) {
@@ -304,7 +304,7 @@ impl RefreshLedger {
             return Ok(());
         }
         let record = record(ids.iter().copied().collect());
-        let line = record.to_line();
+        let line = record.to_line()?;
         record.apply_to(&mut self.owed_refreshes);
         self.journal.as_mut().map_or(Ok(()), |journal| journal.append(&line))
     }

@@ -4,7 +4,6 @@ use muster_system::{StateDir, SystemResult};
 
 use crate::catalog::Catalog;
 use crate::report::{RunReport, summary};
-use crate::state_store::replace_json_file;
 
 pub const REPORT_FILE: &str = "last_run_report.json";
 /// The catalog of the last run that began, in its input format. Replays of owed refreshes use it.
@@ -32,5 +31,5 @@ pub(super) fn write_run_files(
     state.replace_file(RESOURCES_FILE, join_lines(resources).as_bytes())?;
     let now = jiff::Timestamp::now().as_second();
     state.replace_file(SUMMARY_FILE, summary::render_yaml(report, now).as_bytes())?;
-    replace_json_file(state, REPORT_FILE, report)
+    state.replace_record(REPORT_FILE, report)
 }

@@ -15,7 +15,6 @@ use serde_json::{Map, Value as Json};
 use crate::engine::ResourceEngine;
 use crate::plan::ResourcePlan;
 use crate::resource::{Resource, ResourceValues, format_reference};
-use crate::state_store::replace_json_file;
 pub use restore::{
     PreparedRestore, RestoreConflict, RestoreTarget, prepare_targets, remaining_differences,
 };
@@ -178,7 +177,7 @@ impl UndoRecord {
 
     /// Durable on return.
     pub fn save(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
-        replace_json_file(state, &record_path(id), self)?;
+        state.replace_record(&record_path(id), self)?;
         let mut names = state.list_names(UNDO_DIRECTORY)?;
         // Names are UUIDs of version 7, which sort by time.
         names.sort_unstable();

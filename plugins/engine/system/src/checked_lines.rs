@@ -9,13 +9,13 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The record must have only what JSON can express.
-pub fn encode_checked_line(record: &impl Serialize) -> Vec<u8> {
-    let json = serde_json::to_vec(record).unwrap_or_default();
+/// Fails for a record that JSON cannot express.
+pub fn encode_checked_line(record: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let json = serde_json::to_vec(record)?;
     let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
     line.extend(json);
     line.push(b'\n');
-    line
+    Ok(line)
 }
 
 /// Parses one line without its newline; `None` if it is damaged.

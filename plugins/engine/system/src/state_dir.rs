@@ -3,14 +3,16 @@
 //! Paths are host paths, not node paths: a node below a root keeps its state outside that root. The directory is
 //! private (0700, files 0600), because resources may contain secrets.
 
-use muster_files::replace_file;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_files::replace_file;
 use nix::fcntl::OFlag;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::LockGuard;
 use crate::error::{SystemError, SystemResult, file_error};
@@ -76,6 +78,32 @@ impl StateDir {
             replace_file(&path, content, 0o600)
         };
         write().map_err(file_error("write", &path))
+    }
+
+    /// Replaces a whole file by a record as JSON.
+    pub fn replace_record(&self, name: &str, record: &impl Serialize) -> SystemResult<()> {
+        self.replace_file(name, &self.encode_record(name, record)?)
+    }
+
+    /// Creates a whole file with a record as JSON if it does not exist; returns whether it did.
+    pub fn create_record(&self, name: &str, record: &impl Serialize) -> SystemResult<bool> {
+        self.create_new(name, &self.encode_record(name, record)?)
+    }
+
+    /// The record of a file; `None` if there is none, or none that can be read.
+    pub fn read_record<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        limit: u64,
+    ) -> SystemResult<Option<T>> {
+        let content = self.read_file(name, limit)?;
+        Ok(content.and_then(|content| serde_json::from_slice(&content).ok()))
+    }
+
+    fn encode_record(&self, name: &str, record: &impl Serialize) -> SystemResult<Vec<u8>> {
+        serde_json::to_vec(record)
+            .map_err(io::Error::from)
+            .map_err(file_error("write", &self.path.join(name)))
     }
 
     /// Creates a whole file if it does not exist; returns whether it did. Of concurrent callers exactly one succeeds.

@@ -36,8 +36,7 @@ impl SigningRecordStore {
         name: &CertName,
         record: &SigningRecord,
     ) -> Result<(), SystemError> {
-        let text = serde_json::to_vec(record).unwrap_or_default();
-        StateDir::open(&self.directory)?.replace_file(name.as_str(), &text)
+        StateDir::open(&self.directory)?.replace_record(name.as_str(), record)
     }
 
     /// The record of a name, if it exists and can be read.
@@ -45,8 +44,7 @@ impl SigningRecordStore {
         &self,
         name: &CertName,
     ) -> Result<Option<SigningRecord>, SystemError> {
-        let text = StateDir::open(&self.directory)?.read_file(name.as_str(), MAX_RECORD_BYTES)?;
-        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+        StateDir::open(&self.directory)?.read_record(name.as_str(), MAX_RECORD_BYTES)
     }
 
     pub(crate) fn remove_record(&self, name: &CertName) -> Result<(), SystemError> {

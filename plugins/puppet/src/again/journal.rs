@@ -76,7 +76,7 @@ impl AgainJournal {
             self.compact()?;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        file.append(&encode_checked_line(event))?;
+        file.append(&encode_line(event)?)?;
         file.sync()
     }
 
@@ -84,11 +84,19 @@ impl AgainJournal {
     fn compact(&mut self) -> Result<(), SystemError> {
         let directory = StateDir::open(&self.directory)?;
         let snapshot = AgainEvent::Snapshot { state: Box::new(self.state.clone()) };
-        let line = encode_checked_line(&snapshot);
+        let line = encode_line(&snapshot)?;
         directory.replace_file(JOURNAL_FILE, &line)?;
         let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
         self.file = Some(directory.open_appender(JOURNAL_FILE, length)?);
         self.lines = 0;
         Ok(())
     }
+}
+
+fn encode_line(event: &AgainEvent) -> Result<Vec<u8>, SystemError> {
+    encode_checked_line(event).map_err(|error| SystemError::File {
+        verb: "write",
+        path: JOURNAL_FILE.into(),
+        source: error.into(),
+    })
 }

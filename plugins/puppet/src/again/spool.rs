@@ -55,9 +55,7 @@ impl RequestSpool {
             HandedOver::Request { request } => request.id,
             HandedOver::Cancel { id, .. } => *id,
         };
-        // Serialising strings and numbers cannot fail.
-        let bytes = serde_json::to_vec(content).unwrap_or_default();
-        StateDir::open(&self.0)?.replace_file(&format!("{id}.json"), &bytes)
+        StateDir::open(&self.0)?.replace_record(&format!("{id}.json"), content)
     }
 
     /// The requests in the order in which they were made.
