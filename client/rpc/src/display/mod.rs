@@ -6,7 +6,6 @@ pub mod columns;
 pub mod diagnostics;
 pub mod duration;
 pub mod evaluation_limit;
-pub mod grid;
 pub mod jq;
 pub mod json;
 pub mod json_path;

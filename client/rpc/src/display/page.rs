@@ -1,8 +1,13 @@
 //! A text that is built line by line. What a node said stays on its line, escaped.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
+use console::{Alignment, measure_text_width, pad_str};
+use serde_json::Value;
+
 use crate::display::printable::styled_line;
+use crate::display::value::{hang_lines, value_lines};
 
 #[derive(Debug, Default)]
 pub struct TextPage(String);
@@ -27,6 +32,26 @@ impl TextPage {
         self.push_gap();
     }
 
+    /// Appends a line for each field, with the titles aligned at their colons in this width.
+    pub fn push_fields(
+        &mut self,
+        width: usize,
+        fields: impl IntoIterator<Item = (impl Display, impl Display)>,
+    ) {
+        for (title, value) in fields {
+            let title = title.to_string();
+            self.push_line(format_args!("{}: {value}", pad_start(&title, width)));
+        }
+    }
+
+    /// Appends a value, whose further lines are indented to its first one.
+    pub fn push_value(&mut self, prefix: &str, value: &Value, width: usize) {
+        let value_width = width.saturating_sub(measure_text_width(prefix));
+        for line in hang_lines(prefix, value_lines(value, value_width)) {
+            self.push_line(line);
+        }
+    }
+
     /// Appends an empty line, unless the text already ends with one.
     pub fn push_gap(&mut self) {
         if !self.0.is_empty() && !self.0.ends_with("\n\n") {
@@ -37,6 +62,16 @@ impl TextPage {
     pub fn into_text(self) -> String {
         self.0
     }
+}
+
+/// Fills the text with spaces to a width on a terminal, where a Chinese, Japanese or Korean character has two columns.
+pub fn pad_end(text: &str, width: usize) -> Cow<'_, str> {
+    pad_str(text, width, Alignment::Left, None)
+}
+
+/// The same, with the spaces before the text.
+pub fn pad_start(text: &str, width: usize) -> Cow<'_, str> {
+    pad_str(text, width, Alignment::Right, None)
 }
 
 impl<T: Display> FromIterator<T> for TextPage {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use console::measure_text_width;
 use muster_base::{format_duration, format_millis};
 use muster_client::{NodeReply, RequestReport, RequestStats, ResultGap};
 use muster_ddl::{ActionSchema, DisplayOverride};
@@ -11,12 +12,12 @@ use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
 use crate::display::columns::{format_columns, wrap_words};
-use crate::display::grid::{RenderedTable, TableRow, lay_out_table};
+use crate::display::page::pad_start;
 use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::display::ranges::shorten_to_ranges;
-use crate::display::table::MAX_COLUMN_WIDTH;
+use crate::display::table::{MAX_COLUMN_WIDTH, RenderedTable, Table};
 use crate::display::time::format_time_millis;
-use crate::display::value::{compact_value, hang_lines, value_lines};
+use crate::display::value::compact_value;
 use crate::display::{TextPage, node_count_text};
 use crate::report::group::EqualReplyGroup;
 use crate::report::shown_value::shown_value;
@@ -85,7 +86,8 @@ impl RequestResultView<'_> {
         let mut heading = vec!["SENDER".to_owned()];
         heading.extend(failed.then(|| "STATUS".to_owned()));
         heading.extend(outputs.iter().map(|name| name.to_uppercase()));
-        let rows = replies.iter().map(|reply| {
+        let mut table = Table::new(heading);
+        for reply in replies {
             let mut cells = vec![reply.node.to_string()];
             cells.extend(failed.then(|| outcome_text(reply)));
             cells.extend(outputs.iter().map(|name| match reply.data.get(*name) {
@@ -95,10 +97,9 @@ impl RequestResultView<'_> {
                     cell_text(&shown_value(output, value, self.verbose))
                 }
             }));
-            TableRow { cells, is_bad: !reply.is_ok() }
-        });
-        let max_lines = (!self.verbose).then_some(MAX_CELL_LINES);
-        lay_out_table(&heading, &rows.collect::<Vec<_>>(), width, max_lines)
+            table.row(cells).failed_if(!reply.is_ok());
+        }
+        table.max_lines((!self.verbose).then_some(MAX_CELL_LINES)).lay_out(width)
     }
 
     /// The outputs of the replies: declared ones first, in the DDL's order.
@@ -213,9 +214,7 @@ fn render_request_stats(stats: &RequestStats) -> String {
     ];
     let mut page = TextPage::default();
     page.push_line("---- request stats ----");
-    for (title, value) in rows {
-        page.push_line(format_args!("{title:>24}: {value}"));
-    }
+    page.push_fields(24, rows);
     page.into_text()
 }
 
@@ -244,15 +243,11 @@ pub fn balance_line(report: &RequestReport) -> String {
 
 /// Aligns the titles of rows at their colons; structures are indented below their first line.
 fn align_rows(rows: &[(&str, Cow<'_, Value>)], width: usize) -> String {
-    let titles = rows.iter().map(|(title, _)| title.chars().count().min(MAX_COLUMN_WIDTH));
+    let titles = rows.iter().map(|(title, _)| measure_text_width(title).min(MAX_COLUMN_WIDTH));
     let widest = titles.max().unwrap_or(0);
     let mut page = TextPage::default();
     for (title, value) in rows {
-        let prefix = format!("{INDENT}{title:>widest$}: ");
-        let value_width = width.saturating_sub(prefix.chars().count());
-        for line in hang_lines(&prefix, value_lines(value, value_width)) {
-            page.push_line(line);
-        }
+        page.push_value(&format!("{INDENT}{}: ", pad_start(title, widest)), value, width);
     }
     page.into_text()
 }

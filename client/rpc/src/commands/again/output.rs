@@ -7,7 +7,7 @@ use muster_contract::again::{
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::table::Table;
 use crate::display::time::format_time_millis;
 
 /// A node, with the run that was asked for.
@@ -68,23 +68,19 @@ pub fn read_history(report: &RequestReport) -> Vec<AgainNodeEntry> {
 
 /// Renders one line per node.
 pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
-    if nodes.is_empty() {
-        return String::new();
-    }
     let row = |AgainNode { node, list }: &AgainNode| {
         let is_stopped = list.oscillating && list.state == "none";
         let state = if is_stopped { "oscillating" } else { &list.state };
-        TableRow::from([
+        [
             node.to_string(),
             state.to_owned(),
             list.requests.to_string(),
             reasons_text(&list.reasons),
             list_text(list),
-        ])
+        ]
     };
-    let rows: Vec<TableRow> = nodes.iter().map(row).collect();
     let heading = ["NODE", "STATE", "REQUESTS", "REASON", "TEXT"];
-    lay_out_table(&heading, &rows, width, None).into_text()
+    Table::new(heading).rows(nodes.iter().map(row)).render_rows(width)
 }
 
 /// The state in a sentence, with the nodes that the run waits for.
@@ -102,9 +98,6 @@ fn list_text(list: &AgainListOutput) -> String {
 
 /// Renders one line per entry.
 pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
-    if entries.is_empty() {
-        return String::new();
-    }
     let row = |AgainNodeEntry { node, entry }: &AgainNodeEntry| {
         let cause = entry.cause_run.as_ref().or(entry.cause_transaction.as_ref());
         let mut end = match &entry.by {
@@ -114,18 +107,17 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
         if let Some(barrier) = &entry.barrier {
             end = format!("{end}; {barrier}");
         }
-        TableRow::from([
+        [
             format_time_millis(entry.at),
             node.to_string(),
             end,
             reasons_text(&entry.reasons),
             id_end(cause),
             id_end(entry.run.as_ref()),
-        ])
+        ]
     };
-    let rows: Vec<TableRow> = entries.iter().map(row).collect();
     let heading = ["TIME", "NODE", "END", "REASON", "CAUSE", "RUN"];
-    lay_out_table(&heading, &rows, width, None).into_text()
+    Table::new(heading).rows(entries.iter().map(row)).render_rows(width)
 }
 
 /// The last part of an id, which is random; whole ids leave no room for names.

@@ -4,7 +4,7 @@ use muster_organisation::{BalanceReport, ServerLoad};
 use serde::Serialize;
 
 use crate::commands::broker::args::BrokerBalanceArgs;
-use crate::display::table::format_table;
+use crate::display::table::Table;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
@@ -31,21 +31,11 @@ pub async fn run(args: &BrokerBalanceArgs, cx: CommandContext<'_>) -> CommandRes
         cx.printer.print_json(&BrokerBalanceDocument { schema, organisation, report })?;
         return Ok(verdict);
     }
-    let servers: Vec<_> = report.servers.iter().map(load_cells).collect();
-    if args.dry_run {
-        let counts: Vec<_> = servers.into_iter().map(|[name, before, _]| [name, before]).collect();
-        cx.printer.print_text(format_table(
-            ["SERVER", "CONNECTIONS"],
-            &counts,
-            cx.table_width(),
-        ))?;
-    } else {
-        cx.printer.print_text(format_table(
-            ["SERVER", "BEFORE", "AFTER"],
-            &servers,
-            cx.table_width(),
-        ))?;
-    }
+    let heading: &[&str] =
+        if args.dry_run { &["SERVER", "CONNECTIONS"] } else { &["SERVER", "BEFORE", "AFTER"] };
+    let cells = |load| load_cells(load).into_iter().take(heading.len());
+    let rows = report.servers.iter().map(cells);
+    cx.printer.print_text(Table::new(heading).rows(rows).render(cx.table_width()))?;
     if !report.is_balanced {
         let problem = if args.dry_run {
             "the connections are not balanced; run `rpc broker balance`"

@@ -5,8 +5,9 @@ use muster_organisation::{BrokerStatus, LeafStatus, ServerStatus, StreamStatus};
 use serde::Serialize;
 
 use crate::commands::broker::args::BrokerStatusArgs;
+use crate::display::TextPage;
 use crate::display::printer::OutputPrinter;
-use crate::display::table::format_table;
+use crate::display::table::Table;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
@@ -44,20 +45,18 @@ fn print_problems(status: &BrokerStatus, printer: &OutputPrinter) {
 fn render_status(status: &BrokerStatus, width: usize) -> String {
     let heading =
         ["SERVER", "STATE", "VERSION", "UPTIME", "CLIENTS", "ROUTES", "LEAFS", "SLOW", "CLUSTER"];
-    let servers: Vec<_> = status.servers.iter().map(server_cells).collect();
-    let mut text = format_table(heading, &servers, width);
-    if !status.leafs.is_empty() {
-        let leafs: Vec<_> = status.leafs.iter().map(leaf_cells).collect();
-        text.push('\n');
-        text.push_str(&format_table(["LEAF", "SERVER", "ADDRESS", "ROUND TRIP"], &leafs, width));
+    let mut page = TextPage::default();
+    page.push_text(Table::new(heading).rows(status.servers.iter().map(server_cells)).render(width));
+    let mut leafs = Table::new(["LEAF", "SERVER", "ADDRESS", "ROUND TRIP"]);
+    leafs.rows(status.leafs.iter().map(leaf_cells));
+    let heading = ["STREAM", "REPLICAS", "LEADER", "MESSAGES", "BYTES", "COPIES"];
+    let mut streams = Table::new(heading);
+    streams.rows(status.streams.iter().map(stream_cells));
+    for table in [leafs, streams].iter().filter(|table| !table.is_empty()) {
+        page.push_gap();
+        page.push_text(table.render(width));
     }
-    if !status.streams.is_empty() {
-        let streams: Vec<_> = status.streams.iter().map(stream_cells).collect();
-        let heading = ["STREAM", "REPLICAS", "LEADER", "MESSAGES", "BYTES", "COPIES"];
-        text.push('\n');
-        text.push_str(&format_table(heading, &streams, width));
-    }
-    text
+    page.into_text()
 }
 
 fn server_cells(server: &ServerStatus) -> [String; 9] {

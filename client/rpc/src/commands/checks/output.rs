@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::commands::checks::args::{CheckListArgs, ListedState};
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::table::Table;
 use crate::display::{TextPage, count_text, node_count_text};
 
 /// The document of `rpc checks -j`.
@@ -127,11 +127,11 @@ impl<'a> FleetCheckRow<'a> {
         if set.is_empty() { "-".to_owned() } else { set.join(", ") }
     }
 
-    fn to_table_row(&self, now: u64) -> TableRow {
+    fn table_cells(&self, now: u64) -> [String; 7] {
         let since = self.since.map_or("-".to_owned(), |since| {
             format_duration(Duration::from_secs(now.saturating_sub(since)))
         });
-        let cells = [
+        [
             self.node.to_owned(),
             self.check.to_owned(),
             self.state_text().to_owned(),
@@ -139,8 +139,7 @@ impl<'a> FleetCheckRow<'a> {
             format!("{}/{}", self.attempt, self.max_attempts),
             self.flags_text(),
             self.output.to_owned(),
-        ];
-        TableRow { is_bad: self.state == Some(CheckState::Critical), ..TableRow::from(cells) }
+        ]
     }
 }
 
@@ -151,12 +150,12 @@ pub fn render_checks_table(
     width: usize,
     is_wide: bool,
 ) -> String {
-    if document.checks.is_empty() {
-        return String::new();
-    }
     let heading = ["NODE", "CHECK", "STATE", "SINCE", "TRIES", "FLAGS", "OUTPUT"];
-    let rows: Vec<TableRow> = document.checks.iter().map(|row| row.to_table_row(now)).collect();
-    lay_out_table(&heading, &rows, width, (!is_wide).then_some(2)).into_text()
+    let mut table = Table::new(heading);
+    for row in &document.checks {
+        table.row(row.table_cells(now)).failed_if(row.state == Some(CheckState::Critical));
+    }
+    table.max_lines((!is_wide).then_some(2)).render_rows(width)
 }
 
 /// The names of the nodes and checks, one pair per line.

@@ -9,8 +9,8 @@ use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::grid::{TableRow, lay_out_table};
 use crate::display::printer::{BAD, HINT};
+use crate::display::table::Table;
 use crate::display::time::format_time_millis;
 use crate::display::{TextPage, node_count_text};
 
@@ -173,24 +173,20 @@ pub fn read_states(report: &RequestReport) -> Vec<NodeConfigState> {
 
 /// Renders a line for each node.
 pub fn render_states(states: &[NodeConfigState], width: usize) -> String {
-    if states.is_empty() {
-        return String::new();
-    }
     let row = |NodeConfigState { node, status }: &NodeConfigState| {
         let is_none = status.state == deploy_state::NONE;
         let text = |text: String| if is_none { "-".to_owned() } else { text };
-        TableRow::from([
+        [
             node.to_string(),
             status.state.clone(),
             text(format_time_millis(status.deployed_at)),
             text(status.caller.clone()),
             text(status.files.len().to_string()),
             describe_note(status),
-        ])
+        ]
     };
-    let rows: Vec<TableRow> = states.iter().map(row).collect();
-    lay_out_table(&["NODE", "STATE", "DEPLOYED", "BY", "FILES", "NOTE"], &rows, width, None)
-        .into_text()
+    let heading = ["NODE", "STATE", "DEPLOYED", "BY", "FILES", "NOTE"];
+    Table::new(heading).rows(states.iter().map(row)).render_rows(width)
 }
 
 fn describe_note(status: &ConfigStatusOutput) -> String {

@@ -13,7 +13,7 @@ use muster_client::{
 use crate::commands::context::args::{ContextCommand, ContextShowArgs};
 use crate::commands::whoami::output::{CallerDocument, ContextListDocument, ContextRow};
 use crate::commands::whoami::print_caller;
-use crate::display::table::format_table;
+use crate::display::table::Table;
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::session::form;
@@ -73,7 +73,7 @@ fn list_contexts(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
     let document = ContextListDocument::new(rows);
     cx.print_result(json.as_ref(), &document, || {
         let heading = ["", "NAME", "FLEET", "USER", "COLLECTIVE", "EXPIRES"];
-        format_table(heading, &document.rows(), cx.table_width())
+        Table::new(heading).rows(document.rows()).render(cx.table_width())
     })?;
     if is_empty {
         cx.printer.print_hint(format_args!(

@@ -35,7 +35,7 @@ use record::DemoRecord;
 
 use crate::commands::demo::args::{DemoCommand, DemoDirectoryArgs};
 use crate::display::printer::{GOOD, OutputPrinter};
-use crate::display::table::format_table;
+use crate::display::table::Table;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::environment::ProcessEnvironment;
 
@@ -67,22 +67,18 @@ fn demo_directory(
 /// Returns [`CommandExitCode::Local`] if a started process has exited.
 fn show_status(directory: &Path, printer: &OutputPrinter) -> CommandResult {
     let record = DemoRecord::load(directory)?;
-    let mut rows = Vec::new();
+    let mut table = Table::new(["NAME", "PID", "STATE", "MEMORY", "WHERE"]);
     if let Some(broker) = &record.broker {
-        rows.push(process_row("broker", broker.process, broker.url.clone()));
+        table.row(process_row("broker", broker.process, broker.url.clone()));
     }
     for node in &record.nodes {
         let (name, path) = match node.virtual_count {
             Some(count) => (format!("{count} virtual nodes"), directory.join(&node.name)),
             None => (node.name.clone(), directory.join("nodes").join(&node.name)),
         };
-        rows.push(process_row(&name, node.process, path.display().to_string()));
+        table.row(process_row(&name, node.process, path.display().to_string()));
     }
-    printer.print_text(format_table(
-        ["NAME", "PID", "STATE", "MEMORY", "WHERE"],
-        &rows,
-        printer.screen().table_width,
-    ))?;
+    printer.print_text(table.render(printer.screen().table_width))?;
     if !record.is_running() {
         printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
         return Ok(CommandExitCode::Local);

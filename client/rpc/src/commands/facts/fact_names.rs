@@ -7,7 +7,7 @@ use muster_filter::state::NodeFacts;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::table::Table;
 
 /// Counts the nodes that have each fact.
 #[derive(Debug, Default)]
@@ -69,10 +69,8 @@ pub struct FactNameCount {
 
 impl FactNamesDocument {
     pub fn render_text(&self, width: usize) -> String {
-        let to_row =
-            |fact: &FactNameCount| TableRow::from([fact.name.clone(), fact.nodes.to_string()]);
-        let rows: Vec<TableRow> = self.facts.iter().map(to_row).collect();
-        lay_out_table(&["FACT", "NODES"], &rows, width, None).into_text()
+        let rows = self.facts.iter().map(|fact| [fact.name.clone(), fact.nodes.to_string()]);
+        Table::new(["FACT", "NODES"]).rows(rows).render(width)
     }
 }
 

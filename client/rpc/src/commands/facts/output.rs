@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use console::measure_text_width;
 use muster_client::RequestReport;
 use muster_contract::rpcutil::RpcutilGetFactOutput;
 use muster_wire::identity::Identity;
@@ -10,10 +11,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::display::columns::format_columns;
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::page::pad_end;
 use crate::display::printer::{HINT, STRONG};
 use crate::display::ranges::shorten_to_ranges;
 use crate::display::screen::Screen;
+use crate::display::table::Table;
 use crate::display::value::compact_value;
 use crate::display::{TextPage, count_text};
 use crate::report::request::balance_line;
@@ -71,7 +73,8 @@ pub fn render_fact_bars(
             page.push_line(bars.render_row(group));
         } else {
             let times = count_text(group.nodes.len(), "time", "times");
-            page.push_line(format_args!("        {:<39} found {times}", group.display_value()));
+            let value = group.display_value();
+            page.push_line(format_args!("        {} found {times}", pad_end(&value, 39)));
         }
         if nodes {
             let names: Vec<&str> = group.nodes.iter().map(Identity::as_str).collect();
@@ -91,9 +94,9 @@ pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen)
     let rows = groups.iter().map(|group| {
         let mut cells = vec![group.display_value(), group.nodes.len().to_string()];
         cells.extend(nodes.then(|| shorten_to_ranges(&group.nodes).join(" ")));
-        TableRow { cells, is_bad: false }
+        cells
     });
-    lay_out_table(&heading, &rows.collect::<Vec<_>>(), screen.table_width, None).into_text()
+    Table::new(heading).rows(rows).render(screen.table_width)
 }
 
 impl FactValueGroup {
@@ -116,7 +119,7 @@ struct FactBarLayout {
 
 impl FactBarLayout {
     fn new(groups: &[FactValueGroup], width: usize) -> Self {
-        let widest = groups.iter().map(|group| group.display_value().chars().count()).max();
+        let widest = groups.iter().map(|group| measure_text_width(&group.display_value())).max();
         let max_count = groups.iter().map(|group| group.nodes.len()).max().unwrap_or(0);
         let value = widest.unwrap_or(0).min(MAX_VALUE_WIDTH);
         let count = max_count.to_string().len();
@@ -131,7 +134,8 @@ impl FactBarLayout {
         let length = (nodes * bar).div_ceil(max_count.max(1)).min(bar);
         let shown = group.display_value();
         let bar = "█".repeat(length);
-        format!("  {shown:<value$}  {nodes:>count$}  {HINT}{bar}{HINT:#}")
+        let shown = pad_end(&shown, value);
+        format!("  {shown}  {nodes:>count$}  {HINT}{bar}{HINT:#}")
     }
 }
 
@@ -145,6 +149,7 @@ pub struct FactsDocument<'a> {
 
 #[cfg(test)]
 mod tests {
+    use console::measure_text_width;
     use serde_json::json;
 
     use super::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
@@ -196,5 +201,19 @@ mod tests {
             ))
             .unwrap()
         );
+    }
+
+    #[test]
+    fn chinese_values_have_two_columns_per_character() {
+        let reply = |node, value| reply(node, 0, "OK", json!({"fact": "city", "value": value}));
+        let replies = vec![reply("a.example.net", "東京都"), reply("b.example.net", "bonn")];
+        let report = report("rpcutil", "get_fact", replies);
+        let groups = group_fact_values(&report);
+        let table = plain(&render_fact_table(&groups, false, Screen::default()));
+        assert_eq!(table, "VALUE   COUNT\nbonn    1\n東京都  1\n");
+        let bars = plain(&render_fact_bars("city", &groups, &report, false, Screen::default()));
+        let before = bars.lines().filter_map(|line| line.split_once("found"));
+        let columns: Vec<usize> = before.map(|(value, _)| measure_text_width(value)).collect();
+        assert_eq!(columns, [48, 48], "{bars}");
     }
 }

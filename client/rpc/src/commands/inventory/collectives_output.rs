@@ -9,7 +9,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::display::printable::escape_to_line;
-use crate::display::table::format_table;
+use crate::display::table::Table;
 
 #[derive(Debug, Default)]
 pub struct CollectiveMembers<'a>(pub BTreeMap<String, BTreeSet<&'a Identity>>);
@@ -31,9 +31,8 @@ impl<'a> CollectiveMembers<'a> {
     pub fn render_table(&self, width: usize) -> String {
         let mut rows: Vec<_> = self.0.iter().collect();
         rows.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
-        let rows: Vec<[String; 2]> =
-            rows.into_iter().map(|(name, nodes)| [name.clone(), nodes.len().to_string()]).collect();
-        format_table(["COLLECTIVE", "NODES"], &rows, width)
+        let rows = rows.into_iter().map(|(name, nodes)| [name.clone(), nodes.len().to_string()]);
+        Table::new(["COLLECTIVE", "NODES"]).rows(rows).render(width)
     }
 
     pub fn render_dot(&self) -> String {
@@ -69,7 +68,7 @@ mod tests {
     use serde_json::json;
 
     use super::{CollectiveMembers, CollectivesDocument};
-    use crate::display::fixtures::{reply, report};
+    use crate::display::fixtures::{plain, reply, report};
 
     #[test]
     fn renders_a_table_and_a_graph() {
@@ -83,12 +82,9 @@ mod tests {
         ];
         let report = report("rpcutil", "collective_info", replies);
         let collectives = CollectiveMembers::from_report(&report);
-        assert!(
-            collectives.render_table(80).starts_with("COLLECTIVE "),
-            "{}",
-            collectives.render_table(80)
-        );
-        assert!(collectives.render_table(80).lines().nth(1).unwrap().starts_with("muster "));
+        let table = plain(&collectives.render_table(80));
+        assert!(table.starts_with("COLLECTIVE "), "{table}");
+        assert!(table.lines().nth(1).unwrap().starts_with("muster "));
         insta::assert_snapshot!(collectives.render_dot(), @r#"
         graph fleet {
           overlap=false;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::display::columns::format_columns;
-use crate::display::grid::{TableRow, lay_out_table};
 use crate::display::printer::{BAD, GOOD, STRONG};
+use crate::display::table::Table;
 use crate::display::time::format_time_millis;
 use crate::display::value::compact_value;
 use crate::display::{TextPage, node_count_text};
@@ -19,30 +19,27 @@ use crate::report::status::outcome_words;
 /// Indentation below a title, in columns.
 const INDENT: usize = 3;
 
-const LIST_HEADING: [&str; 6] = ["JOB", "STARTED", "FLEET", "STATE", "RESULT", "REQUEST"];
-
 /// Renders a table with one row per job; nothing without jobs.
 pub fn render_job_list(jobs: &[SavedJob], width: usize) -> String {
-    if jobs.is_empty() {
-        return String::new();
+    let mut table = Table::new(["JOB", "STARTED", "FLEET", "STATE", "RESULT", "REQUEST"]);
+    for job in jobs {
+        table.row(job_cells(job)).failed_if(job.outcome() != RequestOutcome::Succeeded);
     }
-    let rows: Vec<TableRow> = jobs.iter().map(job_row).collect();
-    lay_out_table(&LIST_HEADING, &rows, width, Some(2)).into_text()
+    table.max_lines(Some(2)).render_rows(width)
 }
 
-fn job_row(job: &SavedJob) -> TableRow {
+fn job_cells(job: &SavedJob) -> [String; 6] {
     let header = &job.header;
     let name = header.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let request = [request_text(job), inputs_text(job)].join(" ");
-    let cells = vec![
+    [
         header.id.clone(),
         format_time_millis(header.started),
         header.fleet.as_ref().map_or("-".to_owned(), fleet_name),
         job.state().as_str().to_owned(),
         result_text(job),
         format!("{name}{}", request.trim_end()),
-    ];
-    TableRow { cells, is_bad: job.outcome() != RequestOutcome::Succeeded }
+    ]
 }
 
 fn fleet_name(fleet: &JobFleet) -> String {
@@ -93,9 +90,7 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
         ("Requests", job.request_ids().join(" ")),
         ("Nodes", format!("{} ({} succeeded)", header.nodes.len(), job.ok_count())),
     ];
-    for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
-        page.push_line(format_args!("{title:>12}: {text}"));
-    }
+    page.push_fields(12, rows.iter().filter(|(_, text)| !text.is_empty()).cloned());
     page.push_gap();
     add_failures(job, &mut page);
     for (title, nodes) in [

@@ -2,29 +2,28 @@
 
 use muster_wire::node_history::{NodeChange, ValueChange};
 
-use crate::display::table::format_rows;
+use crate::display::table::Table;
 use crate::display::time::format_time_millis;
 use crate::display::value::compact_value;
 
 /// A table of changes, the oldest first, with the time at the first value of each.
 pub fn render_changes(changes: &[NodeChange], width: usize) -> String {
-    let mut rows = vec![["TIME", "VALUE", "CHANGE"].map(str::to_owned).to_vec()];
+    let mut table = Table::new(["TIME", "VALUE", "CHANGE"]);
     for change in changes {
         let mut time = format_time_millis(change.time);
         for value in &change.values {
-            rows.push(vec![std::mem::take(&mut time), value.path.clone(), change_text(value)]);
+            table.row([std::mem::take(&mut time), value.path.clone(), change_text(value)]);
         }
         if change.more > 0 {
-            rows.push(vec![time, format!("and {} more", change.more), String::new()]);
+            table.row([time, format!("and {} more", change.more), String::new()]);
         }
     }
-    render_rows(&rows, width)
+    table.render_rows(width)
 }
 
 pub fn render_difference(values: &[ValueChange], width: usize) -> String {
-    let heading = ["VALUE", "CHANGE"].map(str::to_owned).to_vec();
-    let rows = values.iter().map(|value| vec![value.path.clone(), change_text(value)]);
-    render_rows(&std::iter::once(heading).chain(rows).collect::<Vec<_>>(), width)
+    let rows = values.iter().map(|value| [value.path.clone(), change_text(value)]);
+    Table::new(["VALUE", "CHANGE"]).rows(rows).render_rows(width)
 }
 
 /// `12.5 -> 12.6`, `+ x` or `- x`.
@@ -39,18 +38,12 @@ fn change_text(value: &ValueChange) -> String {
     }
 }
 
-fn render_rows(rows: &[Vec<String>], width: usize) -> String {
-    if rows.len() < 2 {
-        return String::new();
-    }
-    format_rows(rows, width)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::display::fixtures::plain;
 
     #[test]
     fn changes_have_their_time_once_and_no_control_characters() {
@@ -62,14 +55,15 @@ mod tests {
                 after: Some(json!("12\u{7}")),
             },
         ];
-        let text =
-            render_changes(&[NodeChange { time: 1000, values: values.clone(), more: 3 }], 100);
+        let change = NodeChange { time: 1000, values: values.clone(), more: 3 };
+        let text = plain(&render_changes(&[change], 100));
         let expected = "TIME                  VALUE             CHANGE\n\
              1970-01-01 00:00:01Z  classes           + mysql\n\
              \u{20}                     facts.os\\x1b[31m  12.5 -> 12\\x07\n\
              \u{20}                     and 3 more\n";
         assert_eq!(text, expected);
-        assert!(render_difference(&values, 100).starts_with("VALUE             CHANGE\nclasses "));
+        let difference = plain(&render_difference(&values, 100));
+        assert!(difference.starts_with("VALUE             CHANGE\nclasses "));
         assert_eq!(render_changes(&[], 100), "");
     }
 }

@@ -6,7 +6,8 @@ use muster_client::RegisteredUpdate;
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
 
 use crate::display::TextPage;
-use crate::display::table::{align_columns, format_rows};
+use crate::display::screen::UNLIMITED_WIDTH;
+use crate::display::table::Table;
 use crate::display::value::compact_value;
 
 pub fn render_node_table(
@@ -30,10 +31,10 @@ pub fn render_node_table(
         );
         cells
     };
-    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
     let problem =
         |node: &DirectoryNodeRow| Some(format!("{}: {}", node.node, node.problem.as_deref()?));
-    format_rows(&rows, width) + &nodes.iter().filter_map(problem).collect::<TextPage>().into_text()
+    Table::new(heading).rows(nodes.iter().map(row)).render(width)
+        + &nodes.iter().filter_map(problem).collect::<TextPage>().into_text()
 }
 
 /// The nodes that a live query has shown.
@@ -100,25 +101,22 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
     rows.extend(states.map(|(name, value)| [format!("state {name}"), compact_value(value)]));
     let facts = output.facts.iter();
     rows.extend(facts.map(|(name, value)| [format!("fact {name}"), compact_value(value)]));
-    align_columns(rows.iter().map(<[_; 2]>::as_slice))
+    Table::default().rows(rows).render(UNLIMITED_WIDTH)
 }
 
 /// Values and how many nodes have them.
 pub fn render_facets(output: &DirectoryFacetsOutput, width: usize) -> String {
-    let mut rows = vec![["NODES".to_owned(), "VALUE".to_owned()].to_vec()];
-    rows.extend(
-        output
-            .values
-            .iter()
-            .map(|facet| vec![facet.nodes.to_string(), compact_value(&facet.value)]),
-    );
+    let mut table = Table::new(["NODES", "VALUE"]);
+    for facet in &output.values {
+        table.row([facet.nodes.to_string(), compact_value(&facet.value)]);
+    }
     if output.absent > 0 {
-        rows.push(vec![output.absent.to_string(), "(no value)".to_owned()]);
+        table.row([output.absent.to_string(), "(no value)".to_owned()]);
     }
     let hidden = output.distinct.saturating_sub(output.values.len());
     let more =
         if hidden > 0 { format!("... and {hidden} further values\n") } else { String::new() };
-    format_rows(&rows, width) + &more
+    table.render(width) + &more
 }
 
 /// The line of `check_mongodb.rb` in `MCollective`.
@@ -150,7 +148,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::display::screen::UNLIMITED_WIDTH;
+    use crate::display::fixtures::plain;
 
     #[test]
     fn registration_check_prints_the_line_of_mcollective() {
@@ -179,7 +177,7 @@ mod tests {
             fields: [("os.name".to_owned(), Value::from("Debian\u{1b}[31m"))].into(),
         };
         let fields = ["os.name".to_owned(), "none".to_owned()];
-        let text = render_node_table(&[node], &fields, true, UNLIMITED_WIDTH);
+        let text = plain(&render_node_table(&[node], &fields, true, UNLIMITED_WIDTH));
         let expected = "NODE  STATE    SEEN  VERSION  COLLECTIVES  CLASSES  os.name         none\n\
                         db1   present  2h    0.1.0    muster       3        Debian\\x1b[31m  -\n";
         assert_eq!(text, expected);

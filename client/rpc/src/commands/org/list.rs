@@ -6,7 +6,7 @@ use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
 use crate::commands::org::args::OrgListArgs;
-use crate::display::table::format_table;
+use crate::display::table::Table;
 use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
@@ -83,7 +83,7 @@ pub fn run(args: &OrgListArgs, cx: CommandContext<'_>) -> CommandResult {
         return Ok(CommandExitCode::Passed);
     }
     let heading = ["KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY"];
-    let cells: Vec<_> = parties.iter().map(CredentialRow::table_cells).collect();
-    printer.print_text(format_table(heading, &cells, cx.table_width()))?;
+    let rows = parties.iter().map(CredentialRow::table_cells);
+    printer.print_text(Table::new(heading).rows(rows).render(cx.table_width()))?;
     Ok(CommandExitCode::Passed)
 }

@@ -8,8 +8,8 @@ use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
 use serde::Serialize;
 
 use crate::display::TextPage;
-use crate::display::grid::{TableRow, lay_out_table};
 use crate::display::printer::STRONG;
+use crate::display::table::Table;
 
 /// The smallest limit that any node uses.
 fn limit_text(pool: &PermitPoolRow) -> String {
@@ -27,19 +27,15 @@ pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolRow> {
 
 /// Renders one line per pool.
 pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
-    if pools.is_empty() {
-        return String::new();
-    }
     let row = |pool: &PermitPoolRow| {
-        TableRow::from([
+        [
             pool.pool.clone(),
             pool.holders.len().to_string(),
             limit_text(pool),
             pool.waiting.len().to_string(),
-        ])
+        ]
     };
-    let rows: Vec<TableRow> = pools.iter().map(row).collect();
-    lay_out_table(&["POOL", "HELD", "LIMIT", "WAITING"], &rows, width, None).into_text()
+    Table::new(["POOL", "HELD", "LIMIT", "WAITING"]).rows(pools.iter().map(row)).render_rows(width)
 }
 
 pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
@@ -57,24 +53,24 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
             }
             page.push_gap();
             let heading = [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"];
-            let rows: Vec<TableRow> = members.iter().map(member_row).collect();
-            page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
+            let rows = members.iter().map(member_cells);
+            page.push_text(Table::new(heading).rows(rows).render(width));
         }
         page.push_gap();
     }
     page.into_text()
 }
 
-fn member_row(member: &PoolMemberRow) -> TableRow {
+fn member_cells(member: &PoolMemberRow) -> [String; 6] {
     let run = if member.occupied { "not by Muster" } else { &member.run };
-    TableRow::from([
+    [
         member.node.clone(),
         member.fence.to_string(),
         member.priority.to_string(),
         format_duration(Duration::from_secs(member.age)),
         format_duration(Duration::from_secs(member.expires)),
         run.to_owned(),
-    ])
+    ]
 }
 
 pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {

@@ -7,8 +7,8 @@ use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
-use crate::display::grid::{TableRow, lay_out_table};
 use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
+use crate::display::table::Table;
 use crate::display::{TextPage, count_text};
 
 /// Result of `rpc policy check`.
@@ -265,17 +265,13 @@ pub fn read_callers(report: &RequestReport) -> Vec<NodeCaller> {
 
 /// Renders a line for each node and caller.
 pub fn render_callers(rows: &[NodeCaller], width: usize) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
     let row = |NodeCaller { node, row }: &NodeCaller| {
         let verdict = match (row.allowed, row.approved_by.as_str()) {
             (false, _) => "denied".to_owned(),
             (true, "") => "allowed".to_owned(),
             (true, approvers) => format!("allowed if approved by one of: {approvers}"),
         };
-        TableRow::from([node.to_string(), row.caller.clone(), verdict.clone(), row.rule.clone()])
+        [node.to_string(), row.caller.clone(), verdict, row.rule.clone()]
     };
-    let rows: Vec<TableRow> = rows.iter().map(row).collect();
-    lay_out_table(&["NODE", "CALLER", "VERDICT", "RULE"], &rows, width, None).into_text()
+    Table::new(["NODE", "CALLER", "VERDICT", "RULE"]).rows(rows.iter().map(row)).render_rows(width)
 }

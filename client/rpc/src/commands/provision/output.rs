@@ -7,7 +7,7 @@ use muster_contract::provisioner::{
 use serde::Serialize;
 
 use crate::display::TextPage;
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::table::Table;
 
 /// Whether provisioning of any shown node has failed.
 pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
@@ -26,13 +26,13 @@ pub fn is_settled(overview: &ProvisionerStatusOutput) -> bool {
 
 /// Renders the table and a summary line.
 pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -> String {
-    let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"];
-    let rows: Vec<TableRow> = overview.nodes.iter().map(table_row).collect();
-    let mut page = TextPage::default();
-    if !rows.is_empty() {
-        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).into_text());
-        page.push_gap();
+    let mut table = Table::new(["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"]);
+    for node in &overview.nodes {
+        table.row(table_cells(node)).failed_if(node.is_in(ProvisioningState::Failed));
     }
+    let mut page = TextPage::default();
+    page.push_text(table.max_lines(Some(2)).render_rows(width));
+    page.push_gap();
     let counts: Vec<String> =
         overview.counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let counts = if counts.is_empty() { "no nodes".to_owned() } else { counts.join(", ") };
@@ -47,14 +47,14 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
     page.into_text()
 }
 
-fn table_row(node: &ProvisionedNodeRow) -> TableRow {
+fn table_cells(node: &ProvisionedNodeRow) -> [String; 7] {
     let state = if node.paused { "paused" } else { &node.state };
     let step = match node.attempt {
         0 | 1 => node.step.clone(),
         attempt => format!("{} ({attempt}.)", node.step),
     };
     let took = std::time::Duration::from_millis(node.changed.saturating_sub(node.since));
-    let cells = [
+    [
         node.node.clone(),
         state.to_owned(),
         step,
@@ -62,8 +62,7 @@ fn table_row(node: &ProvisionedNodeRow) -> TableRow {
         format_duration(took),
         node.master.clone(),
         node.error.clone(),
-    ];
-    TableRow { cells: cells.into(), is_bad: node.is_in(ProvisioningState::Failed) }
+    ]
 }
 
 /// Renders the history of each node, oldest event first.

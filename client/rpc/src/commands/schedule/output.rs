@@ -11,7 +11,7 @@ use muster_wire::identity::SubjectName;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::table::Table;
 use crate::display::time::format_time_millis;
 use crate::display::{TextPage, count_text, node_count_text};
 
@@ -33,10 +33,13 @@ pub struct ScheduleDocument<'a, T> {
 pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
     let mut page = TextPage::default();
     if !list.schedules.is_empty() {
-        let heading =
-            ["NAME", "STATE", "WHAT", "WHEN", "NODES", "RUNNING", "MISSED", "OVERDUE", "NEXT"];
-        let rows: Vec<TableRow> = list.schedules.iter().map(list_row).collect();
-        page.push_text(lay_out_table(&heading, &rows, width, Some(2)).into_text());
+        let mut table = Table::new([
+            "NAME", "STATE", "WHAT", "WHEN", "NODES", "RUNNING", "MISSED", "OVERDUE", "NEXT",
+        ]);
+        for row in &list.schedules {
+            table.row(list_cells(row)).failed_if(row.state == "refused" || row.overdue > 0);
+        }
+        page.push_text(table.max_lines(Some(2)).render(width));
         page.push_gap();
     }
     if let Some(pause) = &list.paused {
@@ -53,9 +56,8 @@ pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
     page.into_text()
 }
 
-fn list_row(row: &ScheduleRow) -> TableRow {
-    let is_bad = row.state == "refused" || row.overdue > 0;
-    let cells = [
+fn list_cells(row: &ScheduleRow) -> [String; 9] {
+    [
         row.name.clone(),
         row.state.clone(),
         row.what.clone(),
@@ -65,8 +67,7 @@ fn list_row(row: &ScheduleRow) -> TableRow {
         row.missed.to_string(),
         row.overdue.to_string(),
         optional_time(row.next),
-    ];
-    TableRow { cells: cells.into(), is_bad }
+    ]
 }
 
 fn optional_time(millis: Option<Millis>) -> String {
@@ -101,13 +102,13 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     if shown.peak > 0 {
         line("Peak", &peak_text(shown));
     }
-    push_nodes(&mut page, ("Next starts", &["NODE", "TIME"]), &shown.next, start_row, width);
-    push_nodes(&mut page, ("Overdue", &["NODE", "LAST RUN"]), &shown.overdue, overdue_row, width);
+    push_nodes(&mut page, ("Next starts", ["NODE", "TIME"]), &shown.next, start_cells, width);
+    push_nodes(&mut page, ("Overdue", ["NODE", "LAST RUN"]), &shown.overdue, overdue_cells, width);
     push_nodes(
         &mut page,
-        ("Missed", &["NODE", "TURN", "REASON"]),
+        ("Missed", ["NODE", "TURN", "REASON"]),
         &shown.missed,
-        missed_row,
+        missed_cells,
         width,
     );
     page.into_text()
@@ -157,11 +158,11 @@ fn peak_text(shown: &ScheduleShowOutput) -> String {
 }
 
 /// A table of nodes, cut at [`MAX_LISTED_NODES`].
-fn push_nodes<T>(
+fn push_nodes<T, const N: usize>(
     page: &mut TextPage,
-    (title, heading): (&str, &[&str]),
+    (title, heading): (&str, [&str; N]),
     nodes: &[T],
-    row: fn(&T) -> TableRow,
+    cells: fn(&T) -> [String; N],
     width: usize,
 ) {
     if nodes.is_empty() {
@@ -169,32 +170,30 @@ fn push_nodes<T>(
     }
     page.push_gap();
     page.push_line(format_args!("{title}:"));
-    let rows: Vec<TableRow> = nodes.iter().take(MAX_LISTED_NODES).map(row).collect();
-    page.push_text(lay_out_table(heading, &rows, width, Some(2)).into_text());
+    let rows = nodes.iter().take(MAX_LISTED_NODES).map(cells);
+    page.push_text(Table::new(heading).rows(rows).max_lines(Some(2)).render(width));
     if nodes.len() > MAX_LISTED_NODES {
         page.push_line(format_args!("and {} more", nodes.len() - MAX_LISTED_NODES));
     }
 }
 
-fn start_row(start: &ScheduleStartRow) -> TableRow {
-    TableRow::from([start.node.clone(), format_time_millis(start.at)])
+fn start_cells(start: &ScheduleStartRow) -> [String; 2] {
+    [start.node.clone(), format_time_millis(start.at)]
 }
 
-fn overdue_row(row: &ScheduleOverdueRow) -> TableRow {
+fn overdue_cells(row: &ScheduleOverdueRow) -> [String; 2] {
     let last = row.last.map_or_else(|| "never".to_owned(), format_time_millis);
-    TableRow::from([row.node.clone(), last])
+    [row.node.clone(), last]
 }
 
-fn missed_row(entry: &ScheduleEntry) -> TableRow {
-    TableRow::from([entry.node.clone(), format_time_millis(entry.slot), entry.reason.clone()])
+fn missed_cells(entry: &ScheduleEntry) -> [String; 3] {
+    [entry.node.clone(), format_time_millis(entry.slot), entry.reason.clone()]
 }
 
 /// Renders one line per turn of a node.
 pub fn render_schedule_history(history: &ScheduleHistoryOutput, width: usize) -> String {
-    if history.entries.is_empty() {
-        return String::new();
-    }
-    let row = |entry: &ScheduleEntry| {
+    let mut table = Table::new(["TIME", "NODE", "OUTCOME", "TOOK", "REASON"]);
+    for entry in &history.entries {
         let took = match entry.took_ms {
             0 => "-".to_owned(),
             took => format_millis(took),
@@ -207,11 +206,9 @@ pub fn render_schedule_history(history: &ScheduleHistoryOutput, width: usize) ->
             entry.reason.clone(),
         ];
         let is_bad = matches!(&*entry.outcome, "failed" | "refused" | "no_answer" | "missed");
-        TableRow { cells: cells.into(), is_bad }
-    };
-    let rows: Vec<TableRow> = history.entries.iter().map(row).collect();
-    let heading = ["TIME", "NODE", "OUTCOME", "TOOK", "REASON"];
-    lay_out_table(&heading, &rows, width, None).into_text()
+        table.row(cells).failed_if(is_bad);
+    }
+    table.render_rows(width)
 }
 
 /// What the author confirms.

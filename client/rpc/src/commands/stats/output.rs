@@ -5,8 +5,8 @@ use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::grid::{TableRow, lay_out_table};
 use crate::display::page::TextPage;
+use crate::display::table::Table;
 use crate::report::request::balance_line;
 
 /// The counters of one daemon since its start.
@@ -72,11 +72,10 @@ pub fn render_counts_table(
         ["NODE", "TOTAL", "REFUSED", "EXPIRED", "REPLAYED", "OTHERS", "DENIED", "REPLIES"];
     let row = |name: &str, numbers: [u64; 7]| {
         let numbers = numbers.into_iter().map(|number| number.to_string());
-        let cells = std::iter::once(name.to_owned()).chain(numbers).collect();
-        TableRow { cells, is_bad: false }
+        std::iter::once(name.to_owned()).chain(numbers)
     };
-    let mut rows: Vec<TableRow> =
-        counts.iter().map(|counts| row(counts.node.as_str(), counts.as_array())).collect();
+    let mut table = Table::new(heading);
+    table.rows(counts.iter().map(|counts| row(counts.node.as_str(), counts.as_array())));
     if counts.len() > 1 {
         let mut sum = [0_u64; 7];
         for counts in counts {
@@ -84,10 +83,10 @@ pub fn render_counts_table(
                 *sum = sum.saturating_add(number);
             }
         }
-        rows.push(row("all", sum));
+        table.row(row("all", sum));
     }
     let mut page = TextPage::default();
-    page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
+    page.push_text(table.render(width));
     page.push_gap();
     page.push_text(balance_line(report));
     page.into_text()

@@ -8,7 +8,7 @@ use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::grid::{TableRow, lay_out_table};
+use crate::display::table::Table;
 use crate::display::{TextPage, node_count_text};
 use crate::report::request::balance_line;
 
@@ -141,20 +141,17 @@ pub fn render_status_table(
     report: &RequestReport,
     width: usize,
 ) -> String {
-    let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"];
-    let row = |state: &PuppetNodeState| {
+    let mut table = Table::new(["NODE", "STATUS", "LAST RUN", "NOTE"]);
+    for state in states {
         let last = match state.lastrun {
             0 => "never".to_owned(),
             _ => format!("{} ago", format_duration(Duration::from_secs(state.since_lastrun))),
         };
-        let word = state.status.clone();
-        let cells = vec![state.node.to_string(), word, last, state.note_text()];
-        let is_bad = !state.enabled || state.last_failure_text().is_some();
-        TableRow { cells, is_bad }
-    };
-    let rows: Vec<TableRow> = states.iter().map(row).collect();
+        table.row([state.node.to_string(), state.status.clone(), last, state.note_text()]);
+        table.failed_if(!state.enabled || state.last_failure_text().is_some());
+    }
     let mut page = TextPage::default();
-    page.push_text(lay_out_table(&heading, &rows, width, None).into_text());
+    page.push_text(table.render(width));
     page.push_gap();
     page.push_text(balance_line(report));
     page.into_text()
