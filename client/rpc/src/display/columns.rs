@@ -1,6 +1,8 @@
 //! Formats names in as many aligned columns as fit; rows first.
 
-use crate::display::page::TextPage;
+use console::measure_text_width;
+
+use crate::display::page::{TextPage, pad_end};
 use crate::display::printable::escape_to_line;
 
 /// Minimum space between two columns.
@@ -12,7 +14,7 @@ pub fn wrap_words<T: AsRef<str>>(words: impl IntoIterator<Item = T>, width: usiz
     for word in words {
         let word = word.as_ref();
         match lines.last_mut() {
-            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+            Some(last) if measure_text_width(last) + 1 + measure_text_width(word) <= width => {
                 last.extend([" ", word]);
             }
             _ => lines.push(word.to_owned()),
@@ -24,7 +26,7 @@ pub fn wrap_words<T: AsRef<str>>(words: impl IntoIterator<Item = T>, width: usiz
 /// Formats the names in aligned columns, each line indented and terminated; empty without names.
 pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -> String {
     let names: Vec<_> = names.iter().map(|name| escape_to_line(name.as_ref())).collect();
-    let widest = names.iter().map(|name| name.as_ref().chars().count()).max().unwrap_or(0);
+    let widest = names.iter().map(|name| measure_text_width(name)).max().unwrap_or(0);
     let cell_width = widest + COLUMN_GAP;
     let names_per_row =
         (width.saturating_sub(indent) + COLUMN_GAP).checked_div(cell_width).unwrap_or(1).max(1);
@@ -32,7 +34,7 @@ pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -
     for row in names.chunks(names_per_row) {
         page.push_text(format_args!("{:indent$}", ""));
         for name in row {
-            page.push_text(format_args!("{:<cell_width$}", name.as_ref()));
+            page.push_text(pad_end(name, cell_width));
         }
         page.push_line("");
     }

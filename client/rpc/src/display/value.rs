@@ -1,5 +1,6 @@
 //! Renders a node's value as text lines: scalars unchanged, structures as an indented outline. For text output only.
 
+use console::measure_text_width;
 use serde_json::Value;
 
 use crate::display::printable::{escape_to_line, escape_unprintable};
@@ -41,7 +42,7 @@ fn array_lines(items: &[Value], width: usize) -> Vec<String> {
     let joined = || items.iter().map(compact_value).collect::<Vec<_>>().join(", ");
     if items.is_empty() {
         vec!["[]".to_owned()]
-    } else if items.iter().all(is_word) && joined().chars().count() <= width {
+    } else if items.iter().all(is_word) && measure_text_width(&joined()) <= width {
         vec![joined()]
     } else {
         items
@@ -53,7 +54,7 @@ fn array_lines(items: &[Value], width: usize) -> Vec<String> {
 
 /// Formats `key: value`, or the key with the structure below it.
 fn entry_lines(key: &str, value: &Value, width: usize) -> Vec<String> {
-    let lines = value_lines(value, width.saturating_sub(key.chars().count() + 2));
+    let lines = value_lines(value, width.saturating_sub(measure_text_width(key) + 2));
     match value {
         Value::Array(items) if !items.is_empty() && lines.len() == 1 => {
             hang_lines(&format!("{key}: "), lines)
@@ -71,7 +72,7 @@ fn titled_lines(key: &str, lines: Vec<String>) -> Vec<String> {
 
 /// Prefixes the first line with `prefix`, and indents the others to it.
 pub fn hang_lines(prefix: &str, lines: Vec<String>) -> Vec<String> {
-    let indent = " ".repeat(prefix.chars().count());
+    let indent = " ".repeat(measure_text_width(prefix));
     let lines = lines.into_iter().enumerate();
     lines.map(|(at, line)| format!("{}{line}", if at == 0 { prefix } else { &indent })).collect()
 }

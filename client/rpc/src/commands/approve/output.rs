@@ -6,7 +6,6 @@ use muster_wire::approval::OpenProposal;
 use crate::display::columns::format_columns;
 use crate::display::printer::{BAD, STRONG, WARNING};
 use crate::display::time::format_time_millis;
-use crate::display::value::{hang_lines, value_lines};
 use crate::display::{TextPage, node_count_text};
 
 /// `action` is its DDL, if known; `over` marks an expired proposal.
@@ -28,11 +27,7 @@ pub fn render_proposal(
     }
     page.push_gap();
     for (name, value) in &proposal.inputs.clear {
-        let prefix = format!("  {name}: ");
-        let value_width = width.saturating_sub(prefix.chars().count());
-        for line in hang_lines(&prefix, value_lines(value, value_width)) {
-            page.push_line(line);
-        }
+        page.push_value(&format!("  {name}: "), value, width);
     }
     for name in proposal.inputs.secret.keys() {
         page.push_line(format_args!("  {name}: {WARNING}secret, not shown{WARNING:#}"));

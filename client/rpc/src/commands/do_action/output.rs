@@ -4,6 +4,8 @@ use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
 
 use crate::display::TextPage;
 use crate::display::printer::STRONG;
+use crate::display::screen::UNLIMITED_WIDTH;
+use crate::display::table::Table;
 
 const HELP_FOOTER: &str = "\
 `rpc do --help` describes filters, batches and output formats. Exit codes: 0 all
@@ -19,14 +21,14 @@ pub fn render_agent_help(ddl: &AgentDdl) -> String {
     let usage = format_args!("rpc {name} {action} [KEY=VALUE]... [OPTIONS]");
     page.push_heading(format_args!("{STRONG}Usage:{STRONG:#} {usage}"));
     page.push_line(format_args!("{STRONG}Actions:{STRONG:#}"));
-    let widest = ddl.actions().iter().map(|action| action.name().len()).max();
-    let width = widest.unwrap_or(0);
+    let mut actions = Table::default();
     for action in ddl.actions() {
         let default =
             if ddl.default_action() == Some(action.name()) { " (the default)" } else { "" };
         let description = action.description();
-        page.push_line(format_args!("  {:<width$}  {description}{default}", action.name()));
+        actions.row([format!("  {}", action.name()), format!("{description}{default}")]);
     }
+    page.push_text(actions.render(UNLIMITED_WIDTH));
     page.push_gap();
     page.push_line(format_args!(
         "`rpc {name} ACTION --help` describes the inputs and outputs of an action."

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use console::measure_text_width;
 use muster_base::format_duration;
 use muster_client::{NodeReply, RequestReport};
 use muster_contract::rpcutil::{
@@ -86,17 +87,11 @@ fn render_statistics(
         ("Total Processor Time", processor_time),
     ];
     let mut page = TextPage::default();
-    let mut row = |title: &str, value: &str| page.push_line(format_args!("{title:>30}: {value}"));
-    for (title, value) in rows {
-        if let Some(value) = value {
-            row(title, &value);
-        }
-    }
+    page.push_fields(30, rows.into_iter().filter_map(|(title, value)| Some((title, value?))));
     if let Some(inventory) = inventory {
+        let main = inventory.main_collective.as_deref().unwrap_or("none");
         let collectives = inventory.collectives.join(", ");
-        row("Collectives", &collectives);
-        let main = text(&inventory.main_collective);
-        row("Main Collective", main.as_deref().unwrap_or("none"));
+        page.push_fields(30, [("Collectives", &*collectives), ("Main Collective", main)]);
     }
     page.into_text()
 }
@@ -126,8 +121,7 @@ fn render_facts(facts: &Map<String, Value>, width: usize) -> String {
     let mut page = TextPage::default();
     for (name, value) in facts {
         let prefix = format!("      {name} => ");
-        let value_width = width.saturating_sub(prefix.chars().count());
-        let lines = value_lines(value, value_width);
+        let lines = value_lines(value, width.saturating_sub(measure_text_width(&prefix)));
         let is_outline = lines.len() > 1 && (value.is_object() || value.is_array());
         if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
             page.push_line(prefix);

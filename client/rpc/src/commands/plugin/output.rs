@@ -4,7 +4,8 @@ use muster_calls::DdlStore;
 use muster_ddl::AgentDdl;
 use serde::Serialize;
 
-use crate::display::TextPage;
+use crate::display::screen::UNLIMITED_WIDTH;
+use crate::display::table::Table;
 
 /// An agent in the list.
 #[derive(Debug, Serialize)]
@@ -40,14 +41,10 @@ impl<'a> PluginListDocument<'a> {
 
 /// Renders one line per agent.
 pub fn render_agent_list(store: &DdlStore) -> String {
-    let widest = store.all().map(|ddl| ddl.name().chars().count()).max().unwrap_or(0);
-    let version = store.all().map(|ddl| ddl.version().chars().count()).max().unwrap_or(0);
-    let row = |ddl: &AgentDdl| {
-        let (name, shown_version) = (ddl.name(), ddl.version());
-        let description = &ddl.metadata().description;
-        format!("{name:<widest$}  {shown_version:<version$}  {description}")
+    let cells = |ddl: &AgentDdl| {
+        [ddl.name().to_owned(), ddl.version().to_owned(), ddl.metadata().description.clone()]
     };
-    store.all().map(row).collect::<TextPage>().into_text()
+    Table::default().rows(store.all().map(cells)).render(UNLIMITED_WIDTH)
 }
 
 /// The document of one agent: its DDL.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use console::{Key, Term};
+use console::{Key, Term, truncate_str};
 use muster_wire::identity::Identity;
 
 /// Nodes that are shown at once.
@@ -84,7 +84,7 @@ impl<'a> NodeMenu<'a> {
         }
         lines.push(format!("Number or part of a name: {}", self.typed));
         for line in &mut lines {
-            *line = line.chars().take(width.max(1)).collect();
+            *line = truncate_str(line, width.max(1), "").into_owned();
         }
         lines
     }

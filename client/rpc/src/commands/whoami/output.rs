@@ -120,7 +120,7 @@ impl WhoamiDocument {
             "{STRONG}{}{STRONG:#} on the fleet {STRONG}{}{STRONG:#}",
             caller.user, caller.fleet
         ));
-        for (name, value) in [
+        let fields = [
             ("Context", format!("{context} (selected by {})", self.selected_by)),
             ("Configuration", self.configuration.clone()),
             ("Brokers", self.brokers.join(", ")),
@@ -130,9 +130,8 @@ impl WhoamiDocument {
             ("Key", caller.key.clone()),
             ("Expires", expiry_text(caller.expires)),
             ("Agents", agents),
-        ] {
-            page.push_line(format_args!("{name:>15}: {value}"));
-        }
+        ];
+        page.push_fields(15, fields);
         if let Some(problem) = &caller.problem {
             page.push_line(format_args!("{BAD}nodes reject the credentials:{BAD:#} {problem}"));
         }

@@ -61,7 +61,7 @@ impl PuppetNodeTotals {
             ("Daemons started but idling", self.idling, true),
             ("Nodes with pending refreshes", self.owing, true),
         ] {
-            page.push_line(format_args!("{title:>36}: {count}"));
+            page.push_fields(36, [(title, count)]);
             if ends_group {
                 page.push_gap();
             }

@@ -107,19 +107,17 @@ impl LastRunsSummary {
                 continue;
             };
             let (Some(min), Some(max)) = (distribution.min, distribution.max) else {
-                page.push_line(format_args!("{title:>33}: no data"));
+                page.push_fields(33, [(title, "no data")]);
                 continue;
             };
             let bars = render_spark_bars(&distribution.buckets, utf8);
             let (min, max) = (format_short(min), format_short(max));
-            page.push_line(format_args!("{title:>33}: {bars}  min: {min:<6} max: {max}"));
+            page.push_fields(33, [(title, format_args!("{bars}  min: {min:<6} max: {max}"))]);
         }
         page.push_gap();
         if !self.classes.is_empty() {
             page.push_heading("Outcomes:");
-            for (class, count) in &self.classes {
-                page.push_line(format_args!("{class:>33}: {count}"));
-            }
+            page.push_fields(33, &self.classes);
             page.push_gap();
         }
         page.push_text(balance_line(report));
