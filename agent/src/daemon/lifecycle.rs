@@ -38,7 +38,7 @@ use crate::services::events::{self, EventSources};
 use crate::services::external::ExternalAgentManager;
 use crate::services::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services::registration::NodeRegistration;
-use crate::services::{again_tasks, login, lost, upkeep};
+use crate::services::{again_tasks, central, login, lost, upkeep};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -155,7 +155,7 @@ pub async fn run_until_signal(
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));
     tasks.push(tokio::spawn(followed.run(Arc::clone(&core))));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;
-    services.wait_stopped().await;
+    central::wait_stopped(services).await;
     check_tasks.wait_stopped().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::daemon::assemble::AssembleError;
 use crate::daemon::deployment::FileRequests;
 use crate::daemon::upgrade::NextDaemon;
-use crate::services::central::{self, CentralServices};
+use crate::services::central::{self, ServiceContext, ServiceTasks};
 use crate::services::external::ExternalAgentManager;
 use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::{metrics, upkeep};
@@ -101,12 +101,16 @@ impl DaemonSupervisor {
     pub(super) async fn start_services(
         &self,
         provisioner: &ProvisionerHandle,
-    ) -> Result<CentralServices, AssembleError> {
-        let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
-        let (core, directory) = (&self.core, &self.directory);
-        let started =
-            central::start_services(&self.config, provisioner, core, directory, host, stop);
-        Ok(started.await?)
+    ) -> Result<ServiceTasks, AssembleError> {
+        let context = ServiceContext {
+            config: &self.config,
+            core: &self.core,
+            system: &self.host,
+            stop: &self.stop,
+            directory: &self.directory,
+            provisioner,
+        };
+        Ok(central::start_services(context).await?)
     }
 
     async fn handle_signals(self, mut signals: SignalStreams) {

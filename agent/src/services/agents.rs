@@ -1,8 +1,7 @@
 //! The agents and data sources of a daemon, and the configuration sections that they read.
 //!
-//! A new plugin is registered here, and nowhere else in the daemon.
+//! A new plugin is registered here, and nowhere else in the daemon; a service in `central`.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,11 +32,10 @@ use muster_api::{
     StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
-use muster_directory::DirectoryPlugin;
 use muster_engine::lock::puppet_state_dirs;
 use muster_host::external::{AgentDirectory, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
-use muster_node::config::Config;
+use muster_node::config::{Config, PluginSections};
 use muster_node::machine::node_state::SshStateSource;
 use muster_provision::puppetca::PuppetcaPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
@@ -45,10 +43,10 @@ use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
 use muster_puppet::again::{AgainMonitor, AgainPlugin, AgainShared};
 use muster_puppet::permits::{PermitClient, PermitPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
-use muster_scheduler::SchedulerPlugin;
 use muster_wire::identity::Identity;
-use serde_json::{Map, Value};
 use tokio::sync::Notify;
+
+use crate::services::central;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PluginSetupError {
@@ -147,7 +145,7 @@ pub(crate) fn configured_plugins(
 
 /// Every plugin of the daemon, with options from these sections `[plugins.NAME]`.
 fn build_plugins(
-    sections: &BTreeMap<String, Map<String, Value>>,
+    sections: &PluginSections,
     daemon: &DaemonContext,
     handles: &BrokerHandles,
 ) -> Result<ConfiguredPlugins, PluginSetupError> {
@@ -161,8 +159,7 @@ fn build_plugins(
     let again = builder
         .add::<AgainPlugin>(AgainShared { puppet: puppet.run_handle(), permits: permits() })?;
     builder.add::<ConfigPlugin>(handles.deployments.clone())?;
-    builder.add::<DirectoryPlugin>(())?;
-    builder.add::<SchedulerPlugin>(())?;
+    central::check_sections(sections)?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     let motd = builder.add::<MotdPlugin>(sandbox_helper()?.program)?.renderer();
@@ -197,7 +194,7 @@ fn build_plugins(
 
 /// Configures plugins, and collects their agents and data sources.
 struct PluginListBuilder<'a> {
-    sections: &'a BTreeMap<String, Map<String, Value>>,
+    sections: &'a PluginSections,
     daemon: &'a DaemonContext,
     agents: Vec<Agent>,
     data_sources: Vec<ValidatedDataSource>,
@@ -205,7 +202,7 @@ struct PluginListBuilder<'a> {
 }
 
 impl<'a> PluginListBuilder<'a> {
-    fn new(sections: &'a BTreeMap<String, Map<String, Value>>, daemon: &'a DaemonContext) -> Self {
+    fn new(sections: &'a PluginSections, daemon: &'a DaemonContext) -> Self {
         let state_sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(SshStateSource)];
         Self { sections, daemon, agents: Vec::new(), data_sources: Vec::new(), state_sources }
     }
@@ -256,16 +253,14 @@ impl DaemonRestarter for DaemonRestart {
 }
 
 fn configure_plugin<P: NodePlugin>(
-    sections: &BTreeMap<String, Map<String, Value>>,
+    sections: &PluginSections,
     daemon: &DaemonContext,
     shared: P::Shared,
 ) -> Result<P, PluginError> {
     P::configure(parse_options::<P>(sections)?, daemon, shared)
 }
 
-pub(super) fn parse_options<P: NodePlugin>(
-    sections: &BTreeMap<String, Map<String, Value>>,
-) -> Result<P::Options, PluginError> {
+fn parse_options<P: NodePlugin>(sections: &PluginSections) -> Result<P::Options, PluginError> {
     P::parse_options(sections.get(P::NAME).cloned().unwrap_or_default())
 }
 
@@ -285,7 +280,7 @@ pub fn default_data_sources(
 ) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
     let daemon =
         DaemonContext { root: "/".into(), state: state.to_owned(), ..DaemonContext::default() };
-    let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity))?;
+    let plugins = build_plugins(&PluginSections::new(), &daemon, &BrokerHandles::new(identity))?;
     Ok(plugins.data_sources)
 }
 
@@ -348,7 +343,7 @@ pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, PluginSet
 }
 
 fn restart_manager(
-    sections: &BTreeMap<String, Map<String, Value>>,
+    sections: &PluginSections,
     daemon: &DaemonContext,
     catalog: &muster_agents::catalog::Options,
 ) -> Result<RestartManager, PluginSetupError> {

@@ -23,6 +23,7 @@ use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
 use muster_files::read_limited_text;
 use muster_host::external::ExternalOptions;
 use muster_wire::identity::{Identity, SubjectName};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -31,8 +32,8 @@ pub use settings::SettingOrigin;
 pub use state_paths::RENEWED_TOKEN_FILE;
 pub use values::{
     AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig, LogConfig,
-    LogFormat, MetricsConfig, PathsConfig, PolicyConfig, PolicyOptions, ProvisioningConfig,
-    RegistrationConfig, RequestsConfig, TrustConfig,
+    LogFormat, MetricsConfig, PathsConfig, PluginSections, PolicyConfig, PolicyOptions,
+    ProvisioningConfig, RegistrationConfig, RequestsConfig, TrustConfig,
 };
 
 use defaults::DetectedDefaults;
@@ -78,6 +79,16 @@ pub struct EnrolledValues {
     pub account: PathBuf,
 }
 
+/// The options of a plugin in the section `[plugins.NAME]`, which may be absent.
+pub fn parse_section<O: DeserializeOwned>(
+    plugin: &'static str,
+    sections: &PluginSections,
+) -> Result<O, PluginError> {
+    let section = sections.get(plugin).cloned().unwrap_or_default();
+    serde_json::from_value(Value::Object(section))
+        .map_err(|source| PluginError::Section { plugin, source })
+}
+
 impl Config {
     /// Whether the table of a plugin that is off by default has `enabled = true`.
     pub fn enables_plugin(&self, name: &str) -> bool {
@@ -86,9 +97,7 @@ impl Config {
 
     /// The options of external agents, `[plugins.external]`.
     pub fn external_options(&self) -> Result<ExternalOptions, PluginError> {
-        let table = self.plugins.get("external").cloned().unwrap_or_default();
-        serde_json::from_value(Value::Object(table))
-            .map_err(|source| PluginError::Section { plugin: "external", source })
+        parse_section("external", &self.plugins)
     }
 
     /// Reads the file and those in `conf.d` beside it.

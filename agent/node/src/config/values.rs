@@ -11,6 +11,9 @@ use muster_wire::identity::{Identity, SubjectName};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+/// The sections `[plugins.NAME]` by name.
+pub type PluginSections = BTreeMap<String, Map<String, Value>>;
+
 #[derive(Debug, Clone, Deserialize)]
 pub struct ConfigValues {
     pub identity: Identity,
@@ -32,7 +35,7 @@ pub struct ConfigValues {
     pub provisioning: ProvisioningConfig,
     /// One table per plugin, passed on unchanged.
     #[serde(default)]
-    pub plugins: BTreeMap<String, Map<String, Value>>,
+    pub plugins: PluginSections,
 }
 
 #[derive(Debug, Clone, Deserialize)]

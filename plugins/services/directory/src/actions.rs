@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_api::{
-    ActionError, Agent, AgentError, CallContext, DaemonContext, NodePlugin, PluginError,
-};
+use muster_api::{ActionError, Agent, AgentError, CallContext};
 use muster_contract::directory::{
     DirectoryAgent, DirectoryChanges, DirectoryChangesInput, DirectoryChangesOutput,
     DirectoryFacet, DirectoryFacets, DirectoryFacetsInput, DirectoryFacetsOutput, DirectoryFind,
@@ -74,27 +72,6 @@ impl Default for DirectoryOptions {
 }
 
 /// The agent `directory`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
-#[derive(Debug, Clone)]
-pub struct DirectoryPlugin;
-
-impl NodePlugin for DirectoryPlugin {
-    const NAME: &'static str = "directory";
-    type Options = DirectoryOptions;
-    type Shared = ();
-
-    fn configure(_: DirectoryOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-
-    fn build_agent(&self) -> Result<Agent, AgentError> {
-        build_agent(&DirectoryHandle::default())
-    }
-
-    fn is_enabled(&self) -> bool {
-        false
-    }
-}
-
 pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
     Agent::builder_for::<DirectoryAgent>()?
         .blocking_action(DirectoryFind, handle, |handle, _, input| {

@@ -31,7 +31,7 @@ mod service_input;
 mod state;
 mod value_path;
 
-pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
+pub use actions::{DirectoryOptions, build_agent};
 pub use barrier_service::BarrierService;
 pub use barriers::{BarrierVerdict, LastRuns};
 pub use counts::DirectoryCounts;

@@ -75,8 +75,8 @@ impl ProvisionerService {
     }
 
     #[must_use]
-    pub fn with_enrolment(mut self, enrolment: EnrolmentService) -> Self {
-        self.enrolment = Some(enrolment);
+    pub fn with_enrolment(mut self, enrolment: Option<EnrolmentService>) -> Self {
+        self.enrolment = enrolment;
         self
     }
 

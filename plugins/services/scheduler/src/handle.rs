@@ -27,8 +27,8 @@ pub struct SchedulerContext {
     pub collectives: Vec<SubjectName>,
     /// The index of nodes, which a [`muster_directory::DirectoryService`] keeps current.
     pub directory: DirectoryHandle,
-    /// The trust in the account; without it no schedule is accepted.
-    pub trust: Option<TrustSource>,
+    /// The trust in the account.
+    pub trust: TrustSource,
     pub clock: fn() -> Millis,
 }
 
@@ -69,16 +69,6 @@ impl SchedulerHandle {
         }))
     }
 
-    /// A handle that cannot answer, for the schema of the agent.
-    pub(crate) fn unconnected() -> Self {
-        Self::new(SchedulerContext {
-            collectives: Vec::new(),
-            directory: DirectoryHandle::default(),
-            trust: None,
-            clock: || 0,
-        })
-    }
-
     pub(crate) fn connect(&self, bucket: Bucket) {
         let _ = self.0.bucket.set(bucket);
     }
@@ -99,9 +89,8 @@ impl SchedulerHandle {
         (self.0.context.clock)()
     }
 
-    fn trust(&self) -> Result<Arc<AccountTrust>, SchedulerError> {
-        let source = self.0.context.trust.as_ref().ok_or(SchedulerError::NotConnected)?;
-        Ok(source())
+    fn trust(&self) -> Arc<AccountTrust> {
+        (self.0.context.trust)()
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, StoredState> {
@@ -153,7 +142,7 @@ impl SchedulerHandle {
 
     /// Whether nodes still accept an opened schedule.
     pub(crate) fn check_still_valid(&self, opened: &OpenGrant) -> Result<(), SchedulerError> {
-        Ok(opened.check_still_valid(&*self.trust()?, self.now())?)
+        Ok(opened.check_still_valid(&self.trust(), self.now())?)
     }
 
     /// Verifies a signed schedule as nodes do, and compiles it.
@@ -161,7 +150,7 @@ impl SchedulerHandle {
         &self,
         text: &str,
     ) -> Result<(OpenGrant, CompiledSchedule), SchedulerError> {
-        let opened = open_grant(text, &*self.trust()?, &self.0.tokens, self.now())?;
+        let opened = open_grant(text, &self.trust(), &self.0.tokens, self.now())?;
         let spec = Value::Object(opened.grant.schedule.clone());
         let schedule = serde_json::from_value::<ScheduleSpec>(spec)?.compile()?;
         opened.check_permission(&schedule.spec().agent, &schedule.spec().action)?;

@@ -20,7 +20,7 @@ mod term;
 mod turn;
 mod view;
 
-pub use actions::{SchedulerOptions, SchedulerPlugin, build_agent};
+pub use actions::{SchedulerOptions, build_agent};
 pub use error::SchedulerError;
 pub use handle::{SchedulerContext, SchedulerHandle, TrustSource};
 pub use health::HealthOptions;

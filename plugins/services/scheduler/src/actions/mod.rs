@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{ActionError, Agent, AgentError};
 use muster_contract::schedule::{
     ScheduleAdd, ScheduleAgent, ScheduleHistory, ScheduleList, SchedulePause, ScheduleRebalance,
     ScheduleRemove, ScheduleResume, ScheduleShow,
@@ -46,27 +46,6 @@ impl SchedulerOptions {
 }
 
 /// The agent `schedule`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
-#[derive(Debug, Clone)]
-pub struct SchedulerPlugin;
-
-impl NodePlugin for SchedulerPlugin {
-    const NAME: &'static str = "schedule";
-    type Options = SchedulerOptions;
-    type Shared = ();
-
-    fn configure(_: SchedulerOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-
-    fn build_agent(&self) -> Result<Agent, AgentError> {
-        build_agent(&SchedulerHandle::unconnected())
-    }
-
-    fn is_enabled(&self) -> bool {
-        false
-    }
-}
-
 pub fn build_agent(handle: &SchedulerHandle) -> Result<Agent, AgentError> {
     Agent::builder_for::<ScheduleAgent>()?
         .action(ScheduleAdd, handle, change::add)
