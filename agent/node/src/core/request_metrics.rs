@@ -48,7 +48,7 @@ const REFUSALS_FROM_ZERO: [(StageName, &str); 21] = {
     ]
 };
 
-/// An action that the node offers, or [`OTHER_LABEL`].
+/// An action that the node offers, or `OTHER_LABEL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownAction<'a> {
     agent: &'a str,

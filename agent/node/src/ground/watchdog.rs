@@ -1,7 +1,7 @@
 //! The service manager's watchdog (`WatchdogSec=`): `WATCHDOG=1` is sent only while every loop that must not stop still turns.
 //!
 //! A timer of its own would also run while requests are no longer received, for example because a lock is never released. So
-//! each loop holds a [`LoopPulse`] and ticks it beside its other events.
+//! each loop holds a `LoopPulse` and ticks it beside its other events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
