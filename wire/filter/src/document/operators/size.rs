@@ -1,4 +1,4 @@
-//! `$size`: a list of so many elements.
+//! `$size`: the number of elements of a list.
 
 use super::prelude::*;
 
