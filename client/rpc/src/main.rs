@@ -1,6 +1,6 @@
 //! The `rpc` command: sends requests to a fleet and manages its organisation.
 //!
-//! Each folder imports only from those before it: [`outcome`] defines how a command ends, [`display`] turns values into text and prints, [`flags`] has
+//! Each folder imports only from those before it: [`display`] turns values into text and prints, [`outcome`] defines how a command ends, [`flags`] has
 //! the arguments that commands share, [`session`] the settings, [`report`] shows what came back, [`request`] sends requests, [`commands`] has a folder
 //! for each command, and [`cli`] lists them.
 
@@ -28,6 +28,7 @@ use crate::cli::{Cli, CommandLineMessage};
 use crate::display::printer::{DataOutput, OutputPrinter};
 use crate::display::screen::Screen;
 use crate::display::time::set_reader_zone;
+use crate::outcome::diagnostics::report_error;
 use crate::outcome::error::{Error, MonitoringCheckError, RuntimeStartError};
 use crate::outcome::exit::CommandExitCode;
 use crate::session::environment::ProcessEnvironment;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     let is_check = cli.command.is_monitoring_check();
     let exit = run_command(cli, &environment, &printer).unwrap_or_else(|error| {
         let error = if is_check { MonitoringCheckError::wrap(error) } else { error };
-        display::diagnostics::report_error(&error, &printer)
+        report_error(&error, &printer)
     });
     if was_interrupted() { CommandExitCode::Interrupted.into() } else { exit.into() }
 }

@@ -4,7 +4,7 @@ use clap::CommandFactory as _;
 
 use crate::cli::Cli;
 use crate::cli::help::GROUPS;
-use crate::display::{WIDTH, is_within_width};
+use crate::report::testing::{WIDTH, is_within_width};
 
 /// The definitions of all commands, which are deferred until a command is built.
 fn built_command() -> clap::Command {

@@ -12,8 +12,6 @@ use serde::Serialize;
 use crate::display::json;
 use crate::display::printable::{TextStyle, printed_text, styled_line};
 use crate::display::screen::Screen;
-use crate::outcome::error::CommandError;
-use crate::outcome::exit::CommandExitCode;
 
 pub const GOOD: TextStyle = TextStyle { is_bold: false, color: Some(32) };
 pub const BAD: TextStyle = TextStyle { is_bold: true, color: Some(31) };
@@ -22,6 +20,11 @@ pub const WARNING: TextStyle = TextStyle { is_bold: false, color: Some(33) };
 pub const HINT: TextStyle = TextStyle { is_bold: false, color: Some(36) };
 /// Headings.
 pub const STRONG: TextStyle = TextStyle { is_bold: true, color: None };
+
+/// Highlights a command or path in a message.
+pub fn highlight_code(text: impl Display) -> String {
+    format!("{HINT}`{text}`{HINT:#}")
+}
 
 /// Standard output, or the output file, is closed or full.
 #[derive(Debug, thiserror::Error)]
@@ -40,13 +43,10 @@ impl From<serde_json::Error> for PrintError {
     }
 }
 
-impl CommandError for PrintError {
-    fn exit_code(&self) -> CommandExitCode {
-        // A reader that closes the pipe early, such as `head`, is not an error.
-        match self.0.kind() {
-            io::ErrorKind::BrokenPipe => CommandExitCode::Passed,
-            _ => CommandExitCode::Local,
-        }
+impl PrintError {
+    /// Whether the reader has closed the pipe, as `head` does.
+    pub fn is_closed_pipe(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
     }
 }
 
@@ -192,54 +192,9 @@ impl OutputPrinter {
 }
 
 #[cfg(test)]
-pub(crate) mod testing {
-    //! A printer that writes to memory.
-
-    use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
-
-    use super::{OutputPrinter, VerbosityLevel};
-    use crate::display::screen::Screen;
-
-    /// The output without colour codes.
-    #[derive(Debug, Clone, Default)]
-    pub(crate) struct DataOutput(Arc<Mutex<Vec<u8>>>);
-
-    impl DataOutput {
-        pub(crate) fn text(&self) -> String {
-            let bytes = self.0.lock().unwrap();
-            anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string()
-        }
-    }
-
-    impl Write for DataOutput {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A printer with its captured data and messages.
-    pub(crate) fn printer(talk: VerbosityLevel) -> (OutputPrinter, DataOutput, DataOutput) {
-        let (data, talking) = (DataOutput::default(), DataOutput::default());
-        let output = super::DataOutput {
-            writer: Box::new(data.clone()),
-            screen: Screen::default(),
-            has_styles: false,
-        };
-        let printer = OutputPrinter::new(talk, false, output, Box::new(talking.clone()));
-        (printer, data, talking)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::VerbosityLevel;
-    use super::testing::printer;
+    use crate::display::testing::printer;
 
     #[test]
     fn data_and_messages_are_separate() {

@@ -221,8 +221,8 @@ fn saturating_u16(number: usize) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::Table;
-    use crate::display::fixtures::plain;
     use crate::display::screen::UNLIMITED_WIDTH;
+    use crate::display::testing::plain;
 
     fn draw(width: usize, max_lines: Option<usize>) -> (String, Vec<String>) {
         let events = "a b c ".repeat(30);

@@ -1,39 +1,49 @@
-//! Sample results for the tests of renderers.
+//! The width of tests, text without colours, and a printer that writes to memory.
 
-use std::time::Duration;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
-use muster_client::{NodeReply, RequestReport, RequestStats};
+use crate::display::printer::{DataOutput, OutputPrinter, VerbosityLevel};
+use crate::display::screen::{DEFAULT_COLUMNS, Screen};
 
-#[path = "../../../src/testing.rs"]
-mod samples;
+/// In columns.
+pub(crate) const WIDTH: usize = DEFAULT_COLUMNS;
 
-pub(crate) use samples::{ended, outcome, ran, reply, runs};
+pub(crate) fn is_within_width(text: &str) -> bool {
+    text.lines().all(|line| line.chars().count() <= WIDTH)
+}
 
 /// Removes colour codes.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// A report of these replies, from all nodes that received the request.
-pub(crate) fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> RequestReport {
-    let ok = replies.iter().filter(|reply| reply.is_ok()).count();
-    let stats = RequestStats {
-        requests: vec!["01890a5d-ac96-774b-bcce-b302099a8057".to_owned()],
-        discovered: replies.len(),
-        ok,
-        failed: replies.len() - ok,
-        discovering: Duration::from_micros(309_678),
-        publishing: Duration::from_micros(1_264),
-        waiting: Duration::from_micros(36_850),
-        started: 1_767_225_600_017,
-        ..RequestStats::default()
-    };
-    RequestReport {
-        noop: false,
-        agent: agent.to_owned(),
-        action: action.to_owned(),
-        replies,
-        stats,
-        ..RequestReport::default()
+/// What was printed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PrintedText(Arc<Mutex<Vec<u8>>>);
+
+impl PrintedText {
+    /// The output without colour codes.
+    pub(crate) fn text(&self) -> String {
+        plain(std::str::from_utf8(&self.0.lock().unwrap()).unwrap())
     }
+}
+
+impl Write for PrintedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A printer with its captured data and messages.
+pub(crate) fn printer(verbosity: VerbosityLevel) -> (OutputPrinter, PrintedText, PrintedText) {
+    let (data, messages) = (PrintedText::default(), PrintedText::default());
+    let output =
+        DataOutput { writer: Box::new(data.clone()), screen: Screen::default(), has_styles: false };
+    let printer = OutputPrinter::new(verbosity, false, output, Box::new(messages.clone()));
+    (printer, data, messages)
 }

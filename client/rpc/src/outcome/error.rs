@@ -7,6 +7,7 @@ use std::{fmt, io};
 use muster_contract::nrpe::CheckState;
 use muster_files::files::FileAccessError;
 
+use crate::display::printer::PrintError;
 use crate::outcome::exit::CommandExitCode;
 
 /// An error that can end a command.
@@ -61,6 +62,12 @@ impl StdError for Error {
 }
 
 impl CommandError for FileAccessError {}
+
+impl CommandError for PrintError {
+    fn exit_code(&self) -> CommandExitCode {
+        if self.is_closed_pipe() { CommandExitCode::Passed } else { CommandExitCode::Local }
+    }
+}
 
 /// The error of a command that a monitoring system runs. Such a system reads the exit code 1 as WARNING and 0 as OK, so every error but an invalid command line is UNKNOWN: 3.
 #[derive(Debug)]

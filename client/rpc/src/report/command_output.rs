@@ -173,8 +173,8 @@ mod tests {
     use super::{
         CommandLine, CommandOutputLines, render_end_after_name, render_exit_codes, render_folded,
     };
-    use crate::display::fixtures::{plain, reply, report};
     use crate::report::group::group_equal_replies;
+    use crate::report::testing::{plain, reply, report};
 
     fn by_node(code: u8, message: &str, data: serde_json::Value) -> String {
         let reply = reply("web1", code, message, data);

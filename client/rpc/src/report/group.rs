@@ -71,8 +71,8 @@ mod tests {
     use serde_json::json;
 
     use super::group_equal_replies;
-    use crate::display::fixtures::reply;
-    use crate::display::plan::node_count_text;
+    use crate::display::node_count_text;
+    use crate::report::testing::reply;
 
     #[test]
     fn groups_are_sorted_by_failure_and_rarity() {

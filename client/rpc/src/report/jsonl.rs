@@ -117,8 +117,8 @@ mod tests {
     use serde_json::json;
 
     use super::{ReplyDocument, RequestJsonLine, RolloutStopDocument};
-    use crate::display::fixtures::{reply, report};
     use crate::display::json::to_safe_line;
+    use crate::report::testing::{reply, report};
 
     #[test]
     fn renders_every_kind_of_line() {

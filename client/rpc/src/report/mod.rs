@@ -11,8 +11,11 @@ pub mod progress;
 pub mod progress_lines;
 pub mod request;
 pub mod request_output;
+pub mod rollout_preview;
 pub mod shown_value;
 pub mod status;
 pub mod store_changes;
 pub mod template_values;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod trace;

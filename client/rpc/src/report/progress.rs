@@ -8,7 +8,7 @@ use muster_base::error_chain;
 use muster_calls::DiscoveryMethod;
 use muster_client::{RequestEvent, RequestObserver};
 
-use crate::display::plan::node_count_text;
+use crate::display::node_count_text;
 use crate::display::printer::{OutputPrinter, VerbosityLevel};
 
 /// Most nodes that refused a request whose messages are printed.

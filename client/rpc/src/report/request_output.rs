@@ -8,13 +8,13 @@ use muster_client::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, T
 use muster_ddl::ActionSchema;
 use muster_wire::identity::Identity;
 
-use crate::display::diagnostics;
 use crate::display::jq::JqExpression;
 use crate::display::json;
 use crate::display::printer::PrintError;
 use crate::display::screen::Screen;
 use crate::display::template::{OutputTemplate, OutputTemplateError};
 use crate::flags::output::OutputArgs as Flags;
+use crate::outcome::diagnostics::error_text;
 use crate::outcome::error::ResultWriteError;
 use crate::report::command_output_printer::CommandOutputPrinter;
 use crate::report::documents::{ReplyDocument, RequestDocument, RolloutStopDocument};
@@ -389,6 +389,6 @@ fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> 
     if error.downcast_ref::<PrintError>().is_some() {
         return Ok(());
     }
-    let error = anstream::adapter::strip_str(&diagnostics::error_text(error)).to_string();
+    let error = anstream::adapter::strip_str(&error_text(error)).to_string();
     cx.printer.print_line(json::to_safe_line(&RequestJsonLine::Error { error })?)
 }

@@ -76,8 +76,8 @@ mod tests {
         INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues, REPLY_TEMPLATE_NAMES,
         ReplyTemplateValues,
     };
-    use crate::display::fixtures::reply;
     use crate::display::template::OutputTemplate;
+    use crate::report::testing::reply;
 
     #[test]
     fn reply_values_equal_the_documented_names() {

@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     use super::RequestTrace;
-    use crate::display::fixtures::{plain, reply, report};
+    use crate::report::testing::{plain, reply, report};
     use muster_client::NodeTrace;
 
     fn trace(stages: &[(StageName, u64, bool)], after: u64) -> NodeTrace {

@@ -14,7 +14,7 @@ use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
-use crate::display::plan::{RolloutPreview, node_count_text};
+use crate::display::node_count_text;
 use crate::flags::approval::ApprovalArgs;
 use crate::flags::filters::QueryArgs;
 use crate::flags::json::JsonArgs;
@@ -24,6 +24,7 @@ use crate::flags::request_flags::RequestFlags;
 use crate::flags::rollout_flags::PaceArgs;
 use crate::report::progress::ProgressReporter;
 use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::report::rollout_preview::RolloutPreview;
 use crate::report::trace::RequestTrace;
 use crate::request::input_values::{StdinUse, read_input_values};
 use crate::request::propose::write_proposal;

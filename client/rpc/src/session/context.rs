@@ -17,12 +17,12 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::display::json;
-use crate::display::plan::{ChangeScope, list_first_nodes};
 use crate::display::printer::{OutputPrinter, VerbosityLevel};
-use crate::display::{count_text, node_count_text};
+use crate::display::{count_text, list_first_nodes, node_count_text};
 use crate::flags::filters::FilterArgs;
 use crate::flags::named_nodes::expand_identities;
 use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::session::change_scope::ChangeScope;
 use crate::session::environment::ProcessEnvironment;
 use crate::session::form::{JsonForm, OutputFormError};
 use crate::session::suggest::is_short_name;

@@ -1,6 +1,7 @@
 //! What every command needs: settings, environment, names that were seen, confirmation, and hints for errors.
 
 pub mod broker_program;
+pub mod change_scope;
 pub mod context;
 pub mod environment;
 pub mod errors;

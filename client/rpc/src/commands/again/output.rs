@@ -141,8 +141,8 @@ mod tests {
     use serde_json::json;
 
     use super::{read_history, read_list, render_history, render_list};
-    use crate::display::WIDTH;
-    use crate::display::fixtures::{plain, reply, report};
+    use crate::report::testing::WIDTH;
+    use crate::report::testing::{plain, reply, report};
 
     #[test]
     fn lists_show_nodes_with_a_run_and_hostile_reasons_on_one_line() {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(read_list(&report, true).len(), 3);
         let missing = json!({"state": "pending", "text": "waits", "oscillating": false, "requests": 1, "recent": 0,
             "barriers": [{"id": "1", "query": "gluster", "missing": 12, "missing_nodes": ["n1.example.net", "\u{1b}n2"]}]});
-        let waiting = crate::display::fixtures::report(
+        let waiting = crate::report::testing::report(
             "again",
             "list",
             vec![reply("web1.example.net", 0, "OK", missing)],

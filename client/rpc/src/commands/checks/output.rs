@@ -209,8 +209,8 @@ mod tests {
         FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,
     };
     use crate::commands::checks::args::CheckListArgs;
-    use crate::display::WIDTH;
-    use crate::display::fixtures::plain;
+    use crate::report::testing::WIDTH;
+    use crate::report::testing::plain;
 
     #[derive(Parser)]
     struct ListLine {

@@ -14,11 +14,11 @@ use crate::commands::config::args::{ConfigChangeArgs, ConfigCommand, ConfigDeplo
 use crate::commands::config::output::{
     ConfigStatusDocument, DeployView, read_states, render_states,
 };
-use crate::display::plan::RolloutPreview;
 use crate::flags::filters::QueryArgs;
 use crate::outcome::error::CommandError;
 use crate::report::documents::ReportDocument;
 use crate::report::progress::ProgressReporter;
+use crate::report::rollout_preview::RolloutPreview;
 use crate::request::chosen_nodes::find_chosen_nodes;
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};

@@ -210,7 +210,7 @@ mod tests {
     use muster_contract::config::{ConfigDeployOutput, ConfigStatusOutput, DeployedChange};
 
     use super::{DeployView, NodeConfigState, render_states};
-    use crate::display::fixtures::plain;
+    use crate::report::testing::plain;
 
     fn output() -> ConfigDeployOutput {
         let change = |(name, change): (&str, &str)| DeployedChange {

@@ -17,12 +17,12 @@ use muster_client::{
 
 use crate::commands::copy::args::CopyArgs;
 use crate::commands::copy::output::{CopyDirection, CopyView};
-use crate::display::plan::RolloutPreview;
 use crate::flags::filters::{ConditionArgs, FilterArgs};
 use crate::flags::named_nodes::NodeNames;
 use crate::outcome::error::CommandError;
 use crate::outcome::exit::CommandExitCode;
 use crate::report::progress::ProgressReporter;
+use crate::report::rollout_preview::RolloutPreview;
 use crate::request::chosen_nodes::find_chosen_nodes;
 use crate::session::context::{CommandContext, CommandResult, Result};
 use crate::session::form;

@@ -201,7 +201,7 @@ mod tests {
     use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 
     use super::{CopyDirection, CopyView};
-    use crate::display::fixtures::plain;
+    use crate::report::testing::plain;
 
     fn report() -> CopyReport {
         let outcomes = [

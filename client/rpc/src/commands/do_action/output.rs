@@ -66,7 +66,7 @@ mod tests {
     use muster_calls::DdlStore;
 
     use super::{render_action_help, render_agent_help};
-    use crate::display::fixtures::plain;
+    use crate::report::testing::plain;
 
     #[test]
     fn help_pages_have_usage_and_all_inputs() {

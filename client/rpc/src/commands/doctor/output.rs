@@ -76,7 +76,7 @@ impl<'a> DoctorDocument<'a> {
 #[cfg(test)]
 mod tests {
     use super::{DoctorDocument, render_section};
-    use crate::display::WIDTH;
+    use crate::report::testing::WIDTH;
     use muster_operations::doctor::{DiagnosisFinding, DiagnosisSection};
 
     fn section() -> DiagnosisSection {

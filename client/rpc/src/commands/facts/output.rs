@@ -153,10 +153,10 @@ mod tests {
     use serde_json::json;
 
     use super::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
-    use crate::display::fixtures::{plain, reply, report};
     use crate::display::json;
     use crate::display::screen::Screen;
     use crate::report::documents::ReportDocument;
+    use crate::report::testing::{plain, reply, report};
 
     #[test]
     fn values_are_sorted_by_frequency() {

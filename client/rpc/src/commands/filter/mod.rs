@@ -64,9 +64,9 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> CommandResult {
 mod tests {
     use super::{CommandContext, FilterCommand, run};
     use crate::display::printer::VerbosityLevel;
-    use crate::display::printer::testing::printer;
     use crate::flags::filters::{ConditionArgs, FilterArgs};
     use crate::outcome::exit::CommandExitCode;
+    use crate::report::testing::printer;
     use crate::session::environment::ProcessEnvironment;
 
     #[test]

@@ -8,7 +8,7 @@ use muster_calls::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::plan::node_count_text;
+use crate::display::node_count_text;
 
 /// The sentence that `--verbose` adds.
 pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {

@@ -68,7 +68,7 @@ mod tests {
     use serde_json::json;
 
     use super::{CollectiveMembers, CollectivesDocument};
-    use crate::display::fixtures::{plain, reply, report};
+    use crate::report::testing::{plain, reply, report};
 
     #[test]
     fn renders_a_table_and_a_graph() {

@@ -143,7 +143,7 @@ mod tests {
     use serde_json::json;
 
     use super::{FleetInventory, InventoryWriter, existing_groups, node_entry};
-    use crate::display::fixtures::reply;
+    use crate::report::testing::reply;
 
     #[test]
     fn exported_inventory_is_readable_and_keeps_groups() {

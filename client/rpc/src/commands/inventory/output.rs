@@ -173,9 +173,9 @@ mod tests {
     use serde_json::json;
 
     use super::{NodeInventory, NodeInventoryDocument};
-    use crate::display::WIDTH;
-    use crate::display::fixtures::{plain, reply, report};
     use crate::display::json;
+    use crate::report::testing::WIDTH;
+    use crate::report::testing::{plain, reply, report};
 
     #[test]
     fn renders_the_inventory_of_a_node() {

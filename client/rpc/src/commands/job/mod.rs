@@ -12,8 +12,8 @@ use crate::commands::job::args::{JobCommand, JobDiffArgs, JobForgetArgs, JobShow
 use crate::commands::job::output::{
     JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
-use crate::display::diagnostics::highlight_code;
-use crate::display::plan::count_text;
+use crate::display::count_text;
+use crate::display::printer::highlight_code;
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;

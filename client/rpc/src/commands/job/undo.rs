@@ -14,8 +14,8 @@ use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use crate::commands::job::args::JobUndoArgs;
+use crate::display::list_sample_nodes;
 use crate::display::node_count_text;
-use crate::display::plan::list_sample_nodes;
 use crate::report::progress::ProgressReporter;
 use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::request::save::{JobCandidate, open_journal};

@@ -43,7 +43,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::display::fixtures::plain;
+    use crate::report::testing::plain;
 
     #[test]
     fn changes_have_their_time_once_and_no_control_characters() {

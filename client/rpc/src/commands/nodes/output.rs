@@ -148,7 +148,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::display::fixtures::plain;
+    use crate::report::testing::plain;
 
     #[test]
     fn registration_check_prints_the_line_of_mcollective() {

@@ -99,7 +99,7 @@ mod tests {
     use super::{CallerGrant, CommandContext, run};
     use crate::commands::org::args as org;
     use crate::display::printer::VerbosityLevel;
-    use crate::display::printer::testing::printer;
+    use crate::report::testing::printer;
     use crate::session::environment::ProcessEnvironment;
     use std::cell::OnceCell;
 

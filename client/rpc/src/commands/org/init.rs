@@ -5,8 +5,7 @@ use muster_organisation;
 use muster_organisation::{OrganisationSpec, create_organisation};
 
 use crate::commands::org::args::OrgInitArgs;
-use crate::display::diagnostics::print_steps;
-use crate::display::printer::GOOD;
+use crate::display::printer::{GOOD, highlight_code};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -40,6 +39,8 @@ pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
         ("rpc org add node web1.acme.net --bundle ./web1", "create all files of a node"),
         ("rpc org add user NAME --bundle ~/.config/muster", "create all files of a user"),
     ];
-    print_steps(&steps, printer);
+    for (command, purpose) in steps {
+        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
+    }
     Ok(CommandExitCode::Passed)
 }

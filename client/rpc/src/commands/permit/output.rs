@@ -98,8 +98,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{read_pools, release_question, render_pool_list, render_pools};
-    use crate::display::fixtures::{plain, reply, report};
-    use crate::display::{WIDTH, is_within_width};
+    use crate::report::testing::{WIDTH, is_within_width};
+    use crate::report::testing::{plain, reply, report};
 
     fn member(node: &str, fence: u64, occupied: bool) -> Value {
         json!({"node": node, "run": "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a", "fence": fence, "priority": 0,

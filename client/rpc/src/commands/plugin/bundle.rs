@@ -18,7 +18,7 @@ use muster_wire::token::{AccountTrust, PublicKey};
 use muster_files::files::{self, FileAccessError};
 
 use crate::commands::plugin::args::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::display::plan::count_text;
+use crate::display::count_text;
 use crate::display::printer::GOOD;
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use crate::cli::{Cli, Command, Deferred};
 use crate::commands::policy::{CommandContext, CommandResult, PolicyCommand, run};
 use crate::display::printer::VerbosityLevel;
-use crate::display::printer::testing::printer;
 use crate::outcome::exit::CommandExitCode;
+use crate::report::testing::printer;
 use crate::session::environment::ProcessEnvironment;
 
 const SERVICE: &str = "policy default deny\n\

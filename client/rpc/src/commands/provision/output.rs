@@ -125,8 +125,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{describe_changes, has_failed, is_settled, render_history, render_overview_table};
-    use crate::display::WIDTH;
-    use crate::display::fixtures::{plain, reply};
+    use crate::report::testing::WIDTH;
+    use crate::report::testing::{plain, reply};
 
     fn overview(nodes: &Value) -> ProvisionerStatusOutput {
         let data = json!({

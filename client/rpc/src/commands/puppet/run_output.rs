@@ -10,10 +10,10 @@ use crate::commands::puppet::output::runs::{
     PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
     format_log_line, render_runs_summary,
 };
-use crate::display::diagnostics;
 use crate::display::json;
-use crate::display::plan::node_count_text;
+use crate::display::node_count_text;
 use crate::display::printer::PrintError;
+use crate::outcome::diagnostics::error_text;
 use crate::session::context::{CommandContext, Error, Result};
 use crate::session::form;
 use crate::session::form::JsonForm;
@@ -150,8 +150,9 @@ impl PuppetOutput<'_> {
     /// Prints the error of the command in the machine-readable forms.
     pub fn print_error(&self, error: &Error) -> Result<(), PrintError> {
         match self.form {
-            PuppetOutputForm::Lines => self
-                .print_line(&PuppetRunsJsonLine::Error { error: diagnostics::error_text(error) }),
+            PuppetOutputForm::Lines => {
+                self.print_line(&PuppetRunsJsonLine::Error { error: error_text(error) })
+            }
             _ => Ok(()),
         }
     }

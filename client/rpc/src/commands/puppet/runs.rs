@@ -22,7 +22,7 @@ use crate::commands::puppet::args::{
 use crate::commands::puppet::output::status::{describe_idle_nodes, node_states};
 use crate::commands::puppet::resume::{RemainingRollout, remaining_rollout};
 use crate::commands::puppet::run_output::{PuppetOutput, PuppetOutputForm};
-use crate::display::plan::{list_sample_nodes, node_count_text};
+use crate::display::{list_sample_nodes, node_count_text};
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{ask_nodes, plan_action};
 use crate::request::save::{JobCandidate, open_journal};

@@ -256,8 +256,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::display::WIDTH;
-    use crate::display::fixtures::plain;
+    use crate::report::testing::WIDTH;
+    use crate::report::testing::plain;
 
     fn row(fields: &Value) -> Value {
         let mut row = json!({"name": "puppet", "author": "anna", "what": "puppet runonce", "when": "every 30 m", "filter": "", "limit": 10,

@@ -21,9 +21,9 @@ use muster_files::files::FileAccessError;
 use muster_wire::identity::Identity;
 
 use crate::commands::ssh::args::{BusPort, SshArgs, SshTargetArgs};
-use crate::display::plan::RolloutPreview;
 use crate::display::shell_word;
 use crate::outcome::error::CommandError;
+use crate::report::rollout_preview::RolloutPreview;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::terminal::is_terminal;
 

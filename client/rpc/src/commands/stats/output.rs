@@ -104,8 +104,8 @@ mod tests {
     use serde_json::json;
 
     use super::{read_daemon_counts, render_counts_table};
-    use crate::display::WIDTH;
-    use crate::display::fixtures::{plain, reply, report};
+    use crate::report::testing::WIDTH;
+    use crate::report::testing::{plain, reply, report};
 
     #[test]
     fn statistics_of_several_nodes_are_summed() {

@@ -10,13 +10,13 @@ use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
 
-use crate::display::fixtures::{plain, reply, report};
 use crate::display::json;
 use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
-use crate::display::{WIDTH, is_within_width};
 use crate::report::documents::RequestDocument;
 use crate::report::group;
 use crate::report::request::RequestResultView;
+use crate::report::testing::{WIDTH, is_within_width};
+use crate::report::testing::{plain, reply, report};
 
 fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) -> String {
     let store = DdlStore::load(None).unwrap();

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::commands::job::output::{
     JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
-use crate::display::WIDTH;
-use crate::display::fixtures::plain;
+use crate::report::testing::WIDTH;
+use crate::report::testing::plain;
 
 const OPERATOR: &str = "ODLVVGABQKYQVN6VJP7NHSLEA45A5YLS6PNKMIZFV4BBU2HXA5IRVH7S";
 const ACCOUNT: &str = "AA6UAF6D5BBYSWUSW4FKOTI3P26JZGBMZ4XMJFUMYDGVL4JK6RTAZQQS";

@@ -82,7 +82,7 @@ pub struct PuppetCountDocument<'a> {
 mod tests {
     use super::PuppetNodeTotals;
     use crate::commands::puppet::output::fixtures;
-    use crate::display::fixtures::plain;
+    use crate::report::testing::plain;
 
     #[test]
     fn counts_match_the_output_of_mco() {

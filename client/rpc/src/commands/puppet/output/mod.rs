@@ -11,7 +11,7 @@ pub(crate) mod fixtures {
 
     use serde_json::{Value, json};
 
-    use crate::display::fixtures::{reply, report};
+    use crate::report::testing::{reply, report};
     use muster_client::RequestReport;
 
     fn state(status: &str, more: Value) -> Value {

@@ -304,11 +304,11 @@ mod tests {
         PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, format_log_line,
         render_runs_summary,
     };
-    use crate::display::fixtures::plain;
-    use crate::display::is_within_width;
     use crate::display::json::to_safe_line;
     use crate::display::printable::styled_line;
-    use crate::display::testing::{ended, outcome, ran, runs};
+    use crate::report::testing::is_within_width;
+    use crate::report::testing::plain;
+    use crate::report::testing::{ended, outcome, ran, runs};
     use muster_client::RunLogLine;
 
     #[test]

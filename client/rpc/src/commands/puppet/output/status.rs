@@ -182,8 +182,8 @@ pub fn describe_idle_nodes(runs: &PuppetRunsReport) -> String {
 mod tests {
     use super::{node_states, render_status_table};
     use crate::commands::puppet::output::fixtures;
-    use crate::display::fixtures::plain;
-    use crate::display::{WIDTH, is_within_width};
+    use crate::report::testing::plain;
+    use crate::report::testing::{WIDTH, is_within_width};
 
     #[test]
     fn table_shows_every_state() {

@@ -140,8 +140,8 @@ mod tests {
     use serde_json::json;
 
     use super::LastRunsSummary;
-    use crate::display::fixtures::{plain, reply, report};
-    use crate::display::is_within_width;
+    use crate::report::testing::is_within_width;
+    use crate::report::testing::{plain, reply, report};
 
     #[test]
     fn renders_distributions_in_utf8_and_ascii() {

@@ -3,19 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-pub use muster_base::count_text;
-use muster_base::format_duration;
+use muster_base::{count_text, format_duration};
 use muster_calls::RolloutLimits;
 use muster_wire::identity::Identity;
-use serde_json::{Map, Value};
 
-use crate::display::page::TextPage;
-use crate::display::printable::escape_to_line;
-
-/// Number of node names in the preview.
-const SAMPLE_SIZE: usize = 3;
-/// Characters of an input's value in the question before a change.
-const MAX_VALUE_CHARS: usize = 60;
+use crate::display::{TextPage, list_sample_nodes, node_count_text};
 
 #[derive(Debug, Clone, Copy)]
 pub struct RolloutPreview<'a> {
@@ -92,76 +84,8 @@ impl RolloutPreview<'_> {
     }
 }
 
-/// Where a change goes and with what, for the question before it.
-#[derive(Debug, Clone, Copy)]
-pub struct ChangeScope<'a> {
-    /// Name of the fleet, if known.
-    pub fleet: Option<&'a str>,
-    /// The context that selects it.
-    pub context: Option<&'a str>,
-    pub collective: &'a str,
-    /// The filter in words.
-    pub filter: &'a str,
-    /// The inputs; sensitive ones are redacted.
-    pub inputs: &'a Map<String, Value>,
-}
-
-impl ChangeScope<'_> {
-    /// Renders it, a line each.
-    pub fn render_text(&self) -> String {
-        let fleet = self.fleet.unwrap_or("(unknown)");
-        let context = self.context.map(|name| format!(", context {name}")).unwrap_or_default();
-        let mut page = TextPage::default();
-        page.push_line(format_args!("  fleet:  {fleet} (collective {}{context})", self.collective));
-        page.push_line(format_args!("  filter: {}", self.filter));
-        let inputs = self.inputs.iter().map(|(name, value)| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            format!("{name}={}", shorten_value(&escape_to_line(&text)))
-        });
-        let inputs = inputs.collect::<Vec<_>>().join(" ");
-        if !inputs.is_empty() {
-            page.push_line(format_args!("  inputs: {inputs}"));
-        }
-        page.into_text()
-    }
-}
-
-fn shorten_value(text: &str) -> String {
-    match text.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
-}
-
 fn canary_count_text(canaries: usize) -> String {
     count_text(canaries, "canary", "canaries")
-}
-
-/// `1 node`, `12 nodes`.
-pub fn node_count_text(nodes: usize) -> String {
-    count_text(nodes, "node", "nodes")
-}
-
-/// The first few names, and the number of the others.
-pub fn list_sample_nodes<'a>(
-    nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
-) -> String {
-    list_first_nodes(nodes, SAMPLE_SIZE, ", ")
-}
-
-/// The first `shown` names, and the number of the others.
-pub fn list_first_nodes<'a>(
-    nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
-    shown: usize,
-    separator: &str,
-) -> String {
-    let nodes = nodes.into_iter();
-    let more = nodes.len().saturating_sub(shown);
-    let names = nodes.take(shown).map(Identity::as_str).collect::<Vec<_>>().join(separator);
-    match more {
-        0 => names,
-        more => format!("{names} and {more} more"),
-    }
 }
 
 #[cfg(test)]
@@ -171,9 +95,8 @@ mod tests {
 
     use muster_calls::{CountOrPercent, RolloutLimits};
     use muster_wire::identity::Identity;
-    use serde_json::json;
 
-    use super::{ChangeScope, RolloutPreview};
+    use super::RolloutPreview;
 
     fn plan(count: usize, canary: usize, batch: Option<&str>, failures: Option<&str>) -> String {
         let nodes: BTreeSet<Identity> =
@@ -191,28 +114,6 @@ mod tests {
             pause: Duration::from_secs(1),
         };
         rolling.render_text()
-    }
-
-    #[test]
-    fn scope_names_the_fleet_the_filter_and_the_inputs() {
-        let inputs =
-            json!({"name": "rip", "password": "[redacted]", "uid": 1000, "text": "x\n".repeat(50)});
-        let scope = ChangeScope {
-            fleet: Some("acme"),
-            context: Some("prod"),
-            collective: "muster",
-            filter: "nodes with the class apache",
-            inputs: inputs.as_object().unwrap(),
-        };
-        assert_eq!(
-            scope.render_text(),
-            format!(
-                "  fleet:  acme (collective muster, context prod)\n  \
-                 filter: nodes with the class apache\n  \
-                 inputs: name=rip password=[redacted] text={}... uid=1000\n",
-                "x\\n".repeat(20)
-            )
-        );
     }
 
     #[test]
