@@ -9,6 +9,7 @@ use clap::builder::StyledStr;
 use clap::{Command, CommandFactory as _};
 
 use crate::cli::Cli;
+use crate::display::page::label_line;
 
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
@@ -83,7 +84,7 @@ impl Cli {
         let row = |name: &&str| {
             let about = root.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(StyledStr::to_string).unwrap_or_default();
-            format!("  {name:<10}  {about}\n")
+            label_line(2, 12, name, about) + "\n"
         };
         let groups = GROUPS.map(|(group, names)| {
             format!("{group}:\n{}\n", names.iter().map(row).collect::<Vec<_>>().concat())

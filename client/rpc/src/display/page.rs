@@ -44,6 +44,18 @@ impl TextPage {
         }
     }
 
+    /// Appends a line for each row: its label, indented and filled to a width, and its value.
+    pub fn push_labels(
+        &mut self,
+        indent: usize,
+        width: usize,
+        rows: impl IntoIterator<Item = (impl Display, impl Display)>,
+    ) {
+        for (label, value) in rows {
+            self.push_line(label_line(indent, width, label, value));
+        }
+    }
+
     /// Appends a value, whose further lines are indented to its first one.
     pub fn push_value(&mut self, prefix: &str, value: &Value, width: usize) {
         let value_width = width.saturating_sub(measure_text_width(prefix));
@@ -62,6 +74,25 @@ impl TextPage {
     pub fn into_text(self) -> String {
         self.0
     }
+}
+
+/// Width of a node's name in lines that are printed as replies arrive, in columns.
+const NODE_NAME_WIDTH: usize = 40;
+
+/// Fills a node's name to the width that it has in lines that are printed as replies arrive.
+pub fn pad_node_name(name: &str) -> Cow<'_, str> {
+    pad_end(name, NODE_NAME_WIDTH)
+}
+
+/// A label, indented and filled to a width, and its value.
+pub fn label_line(indent: usize, width: usize, label: impl Display, value: impl Display) -> String {
+    format!("{:indent$}{}{value}", "", pad_end(&label.to_string(), width))
+}
+
+/// Cells of fixed widths, a space apart, for lines that are printed as they arrive.
+pub fn fixed_cells<const N: usize>(widths: [usize; N], cells: [&str; N]) -> String {
+    let padded = cells.iter().zip(widths).map(|(cell, width)| pad_end(cell, width));
+    padded.collect::<Vec<_>>().join(" ")
 }
 
 /// Fills the text with spaces to a width on a terminal, where a Chinese, Japanese or Korean character has two columns.

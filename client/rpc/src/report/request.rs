@@ -12,7 +12,7 @@ use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
 use crate::display::columns::{format_columns, wrap_words};
-use crate::display::page::pad_start;
+use crate::display::page::{pad_node_name, pad_start};
 use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::display::ranges::shorten_to_ranges;
 use crate::display::table::{MAX_COLUMN_WIDTH, RenderedTable, Table};
@@ -23,8 +23,6 @@ use crate::report::group::EqualReplyGroup;
 use crate::report::shown_value::shown_value;
 use crate::report::status::{count_failures, outcome_words};
 
-/// Width of a node's name before its status, in columns.
-const NODE_NAME_WIDTH: usize = 40;
 /// Maximum number of names that are listed one by one; more are folded to ranges, as `web[1-30].example.net`.
 const MAX_UNFOLDED_NAMES: usize = 8;
 /// Maximum lines of folded names per kind of absence.
@@ -257,7 +255,7 @@ fn reply_heading(sender: &str, reply: &NodeReply) -> String {
         return format!("{STRONG}{sender}{STRONG:#}");
     }
     let status = outcome_words(reply.status, reply.reason.as_ref());
-    format!("{STRONG}{sender:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
+    format!("{STRONG}{}{STRONG:#} {BAD}{status}{BAD:#}", pad_node_name(sender))
 }
 
 /// A value in a cell: a list of strings is joined, which is easier to read.

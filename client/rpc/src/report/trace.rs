@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::display::TextPage;
 use crate::display::duration::format_milliseconds;
+use crate::display::page::{label_line, pad_start};
 use crate::display::printer::{BAD, STRONG};
 
 /// Maximum nodes shown, slowest first, unless all are requested.
@@ -72,7 +73,7 @@ impl<'a> RequestTrace<'a> {
 }
 
 fn stage_row(stage: &str, took: Duration) -> String {
-    format!("   {stage:<12}{:>12}", format_milliseconds(took))
+    label_line(3, 12, stage, pad_start(&format_milliseconds(took), 12))
 }
 
 /// Why a node rejected the request: the code and the node's message.

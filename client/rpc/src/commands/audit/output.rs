@@ -10,7 +10,7 @@ use muster_wire::token::PublicKey;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::display::page::TextPage;
+use crate::display::page::{TextPage, fixed_cells};
 use crate::display::value::compact_value;
 
 #[derive(Debug)]
@@ -64,24 +64,19 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     }
     let state = if verification.is_intact() { "intact" } else { "NOT intact" };
     page.push_line(format_args!("The log is {state}."));
-    let node = verification.node.as_ref().map_or("unknown", Identity::as_str);
-    page.push_line(format_args!("  node    {node}"));
-    page.push_line(format_args!("  lines   {}", verification.lines));
-    match &verification.signed {
-        Some(VerifiedCheckpoint { seq, time, .. }) => {
-            page.push_line(format_args!("  signed  up to number {seq} at {time}"));
-        }
-        None => page.push_line("  signed  nothing"),
-    }
-    if verification.unsigned > 0 {
-        page.push_line(format_args!(
-            "          {} later lines have no signature yet",
-            verification.unsigned
-        ));
-    }
-    if let Some(last) = verification.last {
-        page.push_line(format_args!("  anchor  {last}"));
-    }
+    let signed = match &verification.signed {
+        Some(VerifiedCheckpoint { seq, time, .. }) => format!("up to number {seq} at {time}"),
+        None => "nothing".to_owned(),
+    };
+    let unsigned = Some(verification.unsigned).filter(|unsigned| *unsigned > 0);
+    let rows = [
+        ("node", Some(verification.node.as_ref().map_or("unknown", Identity::as_str).to_owned())),
+        ("lines", Some(verification.lines.to_string())),
+        ("signed", Some(signed)),
+        ("", unsigned.map(|unsigned| format!("{unsigned} later lines have no signature yet"))),
+        ("anchor", verification.last.map(|last| last.to_string())),
+    ];
+    page.push_labels(2, 8, rows.into_iter().filter_map(|(label, value)| Some((label, value?))));
     page.into_text()
 }
 
@@ -145,8 +140,8 @@ pub fn render_record(fields: &Map<String, Value>) -> String {
         None => field_text("claimed"),
     };
     let mut page = TextPage::default();
-    page.push_text(format_args!("{} {:<8} ", field_text("time"), field_text("verdict")));
-    page.push_text(format_args!("{:<12} {action:<20}", field_text("caller")));
+    let cells = [&*field_text("time"), &field_text("verdict"), &field_text("caller"), &action];
+    page.push_text(fixed_cells([0, 8, 12, 20], cells));
     for field in ["statuscode", "reason", "rule", "count"] {
         if fields.contains_key(field) {
             page.push_text(format_args!(" {field}={}", field_text(field)));

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 
 use crate::display::columns::wrap_words;
 use crate::display::json;
+use crate::display::page::label_line;
 use crate::display::printer::{BAD, STRONG};
 use crate::display::time::format_time;
 use crate::display::value::hang_lines;
@@ -18,6 +19,10 @@ use crate::display::{TextPage, node_count_text};
 
 /// Maximum subjects shown per message.
 const MAX_SHOWN_SUBJECTS: usize = 5;
+/// Columns before a label.
+const INDENT: usize = 3;
+/// Columns from a label to its value.
+const LABEL_WIDTH: usize = 12;
 
 /// Checks at nodes, in order.
 const NODE_CHECKS: [(StageName, &str); 11] = [
@@ -156,7 +161,7 @@ impl RequestExplanation {
         self.caller.render_onto(&mut page);
         page.push_line(format_args!("{STRONG}What each node checks, in this order{STRONG:#}"));
         for (stage, check) in NODE_CHECKS {
-            let prefix = format!("   {stage:<11} ");
+            let prefix = label_line(INDENT, LABEL_WIDTH, stage, "");
             let lines = wrap_words(check.split(' '), width.saturating_sub(prefix.len() + 1));
             for line in hang_lines(&prefix, lines) {
                 page.push_line(line);
@@ -168,28 +173,26 @@ impl RequestExplanation {
 
 impl ExplainedMessage {
     fn render_onto(&self, page: &mut TextPage, verbose: bool) {
-        for subject in self.subjects.iter().take(MAX_SHOWN_SUBJECTS) {
-            page.push_line(format_args!("   subject     {subject}"));
-        }
+        let subjects = self.subjects.iter().take(MAX_SHOWN_SUBJECTS);
+        page.push_labels(INDENT, LABEL_WIDTH, subjects.map(|subject| ("subject", subject)));
         if let Some(more @ 1..) = self.subjects.len().checked_sub(MAX_SHOWN_SUBJECTS) {
             page.push_line(format_args!("   and {more} more"));
         }
-        match &self.allowed_by {
-            Some(permission) => page.push_line(format_args!("   allowed by  {permission}")),
-            None => page.push_line(format_args!(
+        if self.allowed_by.is_none() {
+            page.push_line(format_args!(
                 "   {BAD}rejected by the broker: your credentials have no permission for it{BAD:#}"
-            )),
-        }
-        if let Some(reply_to) = &self.reply_to {
-            page.push_line(format_args!("   reply to    {reply_to}"));
+            ));
         }
         let (bytes, sealed) = (self.signed.len(), self.sealed_bytes);
-        page.push_line(format_args!(
-            "   signed      {bytes} bytes; {sealed} with token and signature"
-        ));
-        if verbose {
-            page.push_line(format_args!("   signed hex  {}", encode_hex(&self.signed)));
-        }
+        let signed = format!("{bytes} bytes; {sealed} with token and signature");
+        let rows = [
+            ("allowed by", self.allowed_by.clone()),
+            ("reply to", self.reply_to.clone()),
+            ("signed", Some(signed)),
+            ("signed hex", verbose.then(|| encode_hex(&self.signed))),
+        ];
+        let rows = rows.into_iter().filter_map(|(label, value)| Some((label, value?)));
+        page.push_labels(INDENT, LABEL_WIDTH, rows);
         // The body is serialisable: it was serialised for signing.
         let body = json::to_safe_text(&self.body).unwrap_or_default();
         for row in body.lines() {
@@ -211,9 +214,8 @@ impl ExplainedCaller {
             ("tags", &self.tags.join(" ")),
             ("expires", &expires),
         ];
-        for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
-            page.push_line(format_args!("   {title:<11} {text}"));
-        }
+        let rows = rows.iter().filter(|(_, text)| !text.is_empty());
+        page.push_labels(INDENT, LABEL_WIDTH, rows.copied());
         if let Some(reason) = &self.refused {
             page.push_line(format_args!("   {BAD}nodes reject this token: {reason}{BAD:#}"));
         }

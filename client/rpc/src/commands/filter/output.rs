@@ -105,7 +105,7 @@ impl<'a> FilterTestDocument<'a> {
                     ConditionOutcome::No => "false",
                     ConditionOutcome::Unknown => "unknown",
                 };
-                page.push_line(format_args!("    {word:<8}  {condition}"));
+                page.push_labels(4, 10, [(word, condition)]);
             }
         }
         page.into_text()

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::commands::org::args::OrgShowArgs;
 use crate::commands::org::list::{CredentialRow, format_optional_time};
-use crate::display::printer::{OutputPrinter, PrintError, STRONG};
+use crate::display::TextPage;
+use crate::display::printer::{OutputPrinter, STRONG};
 use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
@@ -92,7 +93,8 @@ pub fn run(args: &OrgShowArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.json {
         printer.print_json(&documents)?;
     } else {
-        documents.iter().try_for_each(|document| print_principal(document, printer))?;
+        let texts = documents.iter().map(render_principal);
+        printer.print_text(texts.collect::<String>())?;
     }
     Ok(CommandExitCode::Passed)
 }
@@ -157,11 +159,16 @@ fn print_organisation(
         printer.print_json(document)?;
         return Ok(CommandExitCode::Passed);
     }
+    printer.print_text(render_organisation(document))?;
+    Ok(CommandExitCode::Passed)
+}
+
+fn render_organisation(document: &OrganisationDocument<'_>) -> String {
     let profile = document.profile;
     let collectives: Vec<&str> = profile.collectives.iter().map(AsRef::as_ref).collect();
-    printer
-        .print_line(format_args!("{STRONG}{}{STRONG:#} in {}", profile.name, document.directory))?;
     let newcomers = profile.newcomers_account.map(|account| account.to_string());
+    let mut page = TextPage::default();
+    page.push_line(format_args!("{STRONG}{}{STRONG:#} in {}", profile.name, document.directory));
     let rows = [
         ("operator", profile.operator.to_string()),
         ("account", profile.account.to_string()),
@@ -172,18 +179,20 @@ fn print_organisation(
         ("collectives", collectives.join(", ")),
         ("broker", profile.broker.urls.join(", ")),
     ];
-    print_rows(&rows, printer)?;
-    document.roles.iter().try_for_each(|role| print_permissions(role, printer))?;
+    page.push_labels(2, 12, rows);
+    document.roles.iter().for_each(|role| role.render_onto(&mut page));
     if !document.newcomer_roles.is_empty() {
-        printer.print_text(format_args!("\n{STRONG}newcomers{STRONG:#}\n"))?;
+        page.push_gap();
+        page.push_line(format_args!("{STRONG}newcomers{STRONG:#}"));
     }
-    document.newcomer_roles.iter().try_for_each(|role| print_permissions(role, printer))?;
-    Ok(CommandExitCode::Passed)
+    document.newcomer_roles.iter().for_each(|role| role.render_onto(&mut page));
+    page.into_text()
 }
 
-fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<()> {
+fn render_principal(document: &PrincipalDocument) -> String {
     let row = &document.row;
-    printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
+    let mut page = TextPage::default();
+    page.push_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name));
     let rows = [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),
@@ -193,31 +202,26 @@ fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Res
         ("issuer", document.issuer.to_string()),
         ("tags", document.tags.join(", ")),
     ];
-    print_rows(&rows, printer)?;
-    print_permissions(&document.permissions, printer)
+    page.push_labels(2, 12, rows);
+    document.permissions.render_onto(&mut page);
+    page.into_text()
 }
 
-fn print_rows(rows: &[(&str, String)], printer: &OutputPrinter) -> Result<(), PrintError> {
-    rows.iter().try_for_each(|(label, value)| {
-        printer.print_line(format!("  {label:<12}{value}").trim_end())
-    })
-}
-
-fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<()> {
-    printer.print_text(format_args!("\n  role {}\n", permissions.role))?;
-    let lists = [
-        ("publish", &permissions.publish.allow),
-        ("not publish", &permissions.publish.deny),
-        ("subscribe", &permissions.subscribe.allow),
-        ("not subscribe", &permissions.subscribe.deny),
-    ];
-    for (label, subjects) in lists {
-        for subject in subjects {
-            printer.print_line(format_args!("    {label:<14}{subject}"))?;
+impl RolePermissions {
+    fn render_onto(&self, page: &mut TextPage) {
+        page.push_gap();
+        page.push_line(format_args!("  role {}", self.role));
+        let lists = [
+            ("publish", &self.publish.allow),
+            ("not publish", &self.publish.deny),
+            ("subscribe", &self.subscribe.allow),
+            ("not subscribe", &self.subscribe.deny),
+        ];
+        for (label, subjects) in lists {
+            page.push_labels(4, 14, subjects.iter().map(|subject| (label, subject)));
+        }
+        if self.answer {
+            page.push_labels(4, 14, [("reply", "to received messages")]);
         }
     }
-    if permissions.answer {
-        printer.print_line("    reply         to received messages")?;
-    }
-    Ok(())
 }

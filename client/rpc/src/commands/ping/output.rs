@@ -9,6 +9,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::display::duration::format_milliseconds;
+use crate::display::page::{pad_node_name, pad_start};
 use crate::display::printer::WARNING;
 use crate::display::{TextPage, count_text, node_count_text};
 use crate::report::trace::NodeTraceDocument;
@@ -46,7 +47,7 @@ impl PingReply {
     /// Renders the line of this reply; verbose output shows every clock, otherwise only wrong ones are shown.
     pub fn render_line(&self, verbose: bool) -> String {
         let time = format!("time={}", format_milliseconds(self.after));
-        let line = format!("{:<40} {time:>16}", self.node.as_str());
+        let line = format!("{} {}", pad_node_name(self.node.as_str()), pad_start(&time, 16));
         if self.skew.unsigned_abs() < NOTABLE_SKEW_MS.unsigned_abs() {
             return if verbose { format!("{line}  clock {:+} ms", self.skew) } else { line };
         }

@@ -6,7 +6,7 @@ use muster_contract::provisioner::{
 };
 use serde::Serialize;
 
-use crate::display::TextPage;
+use crate::display::page::{TextPage, fixed_cells};
 use crate::display::table::Table;
 
 /// Whether provisioning of any shown node has failed.
@@ -71,9 +71,8 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
     for node in &overview.nodes {
         page.push_gap();
         for entry in &node.history {
-            let at = format_millis(entry.at);
-            let (step, what, words) = (&entry.step, &entry.what, &entry.words);
-            page.push_line(format_args!("{at}  {step:<20} {what:<9} {words}"));
+            let cells = fixed_cells([20, 9, 0], [&entry.step, &entry.what, &entry.words]);
+            page.push_line(format_args!("{}  {cells}", format_millis(entry.at)));
         }
     }
     page.into_text()

@@ -79,7 +79,7 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     let row = &shown.schedule;
     let mut page = TextPage::default();
     let mut line = |name: &str, text: &str| {
-        page.push_line(format_args!("{:<10}{}", format!("{name}:"), text));
+        page.push_labels(0, 10, [(format!("{name}:"), text)]);
     };
     line("Name", &row.name);
     line("Author", &row.author);
