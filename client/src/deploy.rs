@@ -7,6 +7,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use muster_base::NodeText;
 use muster_calls::{ClientError, RolloutLimits};
 use muster_contract::config::{
     ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
@@ -171,7 +172,7 @@ impl ConfigDeployer {
                 let outcome = match outcome {
                     // It did not reply to the first step either.
                     NodeDeployOutcome::Unconfirmed(_) if output.deployment.is_empty() => {
-                        NodeDeployOutcome::NoReply("no reply to the deployment".to_owned())
+                        NodeDeployOutcome::NoReply("no reply to the deployment".into())
                     }
                     outcome => outcome,
                 };
@@ -201,7 +202,7 @@ fn read_first_answer(answer: StepAnswer<ConfigDeployOutput>) -> FirstAnswer {
         StepAnswer::Failed(message) | StepAnswer::Busy(message) => {
             return ended(NodeDeployOutcome::Failed(message));
         }
-        StepAnswer::Absent => return ended(NodeDeployOutcome::NoReply("not connected".to_owned())),
+        StepAnswer::Absent => return ended(NodeDeployOutcome::NoReply("not connected".into())),
         // It may have replaced its files: then it accepts the confirmation.
         StepAnswer::Silent => return FirstAnswer::Pending(ConfigDeployOutput::default()),
     };
@@ -220,19 +221,19 @@ fn read_confirmation(
     answer: StepAnswer<ConfigConfirmOutput>,
     is_last: bool,
 ) -> Option<NodeDeployOutcome> {
-    let unconfirmed = |message: String| Some(NodeDeployOutcome::Unconfirmed(message));
+    let unconfirmed = |message: NodeText| Some(NodeDeployOutcome::Unconfirmed(message));
     match answer {
         StepAnswer::Done(output) => {
             if output.state == deploy_state::CONFIRMED {
                 Some(NodeDeployOutcome::Confirmed)
             } else {
-                unconfirmed(format!("unexpected state {:?}", output.state))
+                unconfirmed(format!("unexpected state {:?}", output.state).into())
             }
         }
         StepAnswer::Failed(message) => unconfirmed(message),
         _ if !is_last => None,
         StepAnswer::Busy(message) => unconfirmed(message),
-        StepAnswer::Absent => unconfirmed("not connected".to_owned()),
-        StepAnswer::Silent => unconfirmed("no reply".to_owned()),
+        StepAnswer::Absent => unconfirmed("not connected".into()),
+        StepAnswer::Silent => unconfirmed("no reply".into()),
     }
 }

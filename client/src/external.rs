@@ -85,8 +85,12 @@ async fn exchange_request(
         return Err(DiscoveryProgramError::Timeout(program, timeout));
     };
     let (status, stdout, stderr) = exit.map_err(failed)?;
-    stdout.lines().for_each(|line| observer.observe(RequestEvent::ProgramOutput(&program, line)));
-    stderr.lines().for_each(|line| observer.observe(RequestEvent::ProgramWarning(&program, line)));
+    for line in stdout.lines() {
+        observer.observe(RequestEvent::ProgramOutput(&program, line.into()));
+    }
+    for line in stderr.lines() {
+        observer.observe(RequestEvent::ProgramWarning(&program, line.into()));
+    }
     if !status.success() {
         return Err(DiscoveryProgramError::Failed(program, status));
     }

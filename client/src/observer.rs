@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use crate::jobs::SavedJobError;
+use muster_base::NodeText;
 use muster_calls::{ClientError, DirectoryError, DiscoveryMethod, RolloutStopReason};
 use muster_wire::identity::Identity;
 
@@ -19,12 +20,12 @@ pub enum RequestEvent<'a> {
     NodesCounted(usize),
     /// Discovery has ended with this number of nodes.
     DiscoveryEnded(DiscoveryMethod, usize),
-    /// These nodes replied and refused the request, with these messages; may be empty. Not trusted.
-    NodesRefused(&'a BTreeMap<Identity, String>),
-    /// The discovery program wrote a line to its standard output. Not trusted.
-    ProgramOutput(&'a Path, &'a str),
-    /// The discovery program wrote a line to its standard error. Not trusted.
-    ProgramWarning(&'a Path, &'a str),
+    /// These nodes replied and refused the request, with these messages; may be empty.
+    NodesRefused(&'a BTreeMap<Identity, NodeText>),
+    /// The discovery program wrote a line to its standard output.
+    ProgramOutput(&'a Path, NodeText),
+    /// The discovery program wrote a line to its standard error.
+    ProgramWarning(&'a Path, NodeText),
     /// Requests to this number of nodes begin.
     CallsStarted(usize),
     /// A batch is about to be sent.

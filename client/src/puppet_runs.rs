@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::jobs::RequestOutcome;
+use muster_base::NodeText;
 use muster_calls::RolloutStopReason;
 use muster_calls::runs::{ConcurrencyStats, PermitInterval, RunOutcome, measure_concurrency};
 use muster_wire::Millis;
@@ -27,7 +28,7 @@ pub struct PuppetRunsReport {
     /// Runs that have ended, and nodes that were given up.
     pub ended: BTreeMap<Identity, EndedRun>,
     /// Nodes that were skipped because Puppet is disabled there, with the disable messages.
-    pub disabled: BTreeMap<Identity, String>,
+    pub disabled: BTreeMap<Identity, NodeText>,
     /// Target nodes that never received a request.
     pub not_asked: BTreeSet<Identity>,
     /// Maximum concurrent runs, if limited.
@@ -109,7 +110,9 @@ impl PuppetRunsReport {
             counts.insert("Puppet is disabled".to_owned(), self.disabled.len());
         }
         for EndedRun { outcome, .. } in self.ended.values() {
-            *counts.entry(format!("{}: {}", outcome.class, outcome.message)).or_default() += 1;
+            *counts
+                .entry(format!("{}: {}", outcome.class, outcome.message.block()))
+                .or_default() += 1;
         }
         let mut reasons: Vec<(usize, String)> =
             counts.into_iter().map(|(reason, count)| (count, reason)).collect();
@@ -148,7 +151,7 @@ mod tests {
         stopped.halt = Some(RolloutStopReason::Interrupted);
         assert_eq!(stopped.outcome(), RequestOutcome::SomeFailed);
         let mut disabled = runs(good());
-        disabled.disabled.insert("d".parse().unwrap(), "moving".to_owned());
+        disabled.disabled.insert("d".parse().unwrap(), "moving".into());
         assert_eq!(disabled.outcome(), RequestOutcome::SomeFailed);
         disabled.ended.clear();
         assert_eq!(disabled.outcome(), RequestOutcome::SomeFailed);
@@ -161,7 +164,7 @@ mod tests {
             ("b", RunOutcome::without_reply("no_answer", "silent")),
             ("c", RunOutcome::without_reply("not_connected", "gone")),
         ]);
-        runs.disabled.insert("d".parse().unwrap(), "moving".to_owned());
+        runs.disabled.insert("d".parse().unwrap(), "moving".into());
         let reasons = runs.idle_reasons();
         let reasons: Vec<_> = reasons.iter().map(|(count, why)| (*count, why.as_str())).collect();
         assert_eq!(

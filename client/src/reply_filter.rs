@@ -97,7 +97,7 @@ impl ReplyFilter {
     pub fn accepts(&self, reply: &NodeReply) -> bool {
         let fields = Map::from_iter([
             ("code".to_owned(), json!(reply.status)),
-            ("msg".to_owned(), json!(reply.message.raw())),
+            ("msg".to_owned(), json!(reply.message)),
             ("time".to_owned(), json!(reply.took)),
         ]);
         // Properties and outputs beyond the limits of facts count as missing.

@@ -107,7 +107,7 @@ impl From<&NodeReply> for JobReply {
         Self {
             sender: reply.node.clone(),
             statuscode: reply.status,
-            statusmsg: reply.message.raw().to_owned(),
+            statusmsg: reply.message.clone(),
             reason: reply.reason.clone(),
             took_ms: reply.took,
             data: record_outputs(&reply.data),
@@ -150,7 +150,7 @@ impl NodeReply {
         Self {
             node: reply.sender,
             status: reply.statuscode,
-            message: reply.statusmsg.into(),
+            message: reply.statusmsg,
             reason: reply.reason,
             data,
             took: reply.took,

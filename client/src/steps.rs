@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use muster_base::NodeText;
 use muster_calls::{CallEvent, CallTarget, Client, ClientError, ReceivedReply, RpcCall};
 use muster_ddl::Action;
 use muster_filter::NodeFilter;
@@ -63,9 +64,9 @@ pub(crate) enum StepAnswer<T> {
     /// The outputs.
     Done(T),
     /// The step failed, with the node's message, or its outputs cannot be read.
-    Failed(String),
+    Failed(NodeText),
     /// The node is busy.
-    Busy(String),
+    Busy(NodeText),
     /// The node is not connected: it has not received the step.
     Absent,
     /// The node did not reply: it may have received the step.
@@ -77,7 +78,7 @@ impl<T> StepAnswer<T> {
         if received.is_ok() {
             return match received.read_outputs::<A>() {
                 Ok(outputs) => Self::Done(outputs),
-                Err(error) => Self::Failed(format!("unexpected reply: {error}")),
+                Err(error) => Self::Failed(format!("unexpected reply: {error}").into()),
             };
         }
         let reply = received.reply;

@@ -24,7 +24,12 @@ pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> NodeRep
 /// The outcome of a run that a node reported with these outputs.
 pub(crate) fn outcome(code: u8, data: Value) -> RunOutcome {
     let data = serde_json::from_value(data).unwrap();
-    RunOutcome::from_saved_reply(ReplyStatus::try_from(code).unwrap(), None, "as it was", data)
+    RunOutcome::from_saved_reply(
+        ReplyStatus::try_from(code).unwrap(),
+        None,
+        "as it was".into(),
+        data,
+    )
 }
 
 /// A run from one second to another that had to wait half a second.

@@ -88,7 +88,7 @@ async fn approved_request_runs_once_and_audits_both_people() {
     let anna = fixture.organisation.caller("anna");
     let approval = sign_approval(&fixture, &draft("os"), anna.clone());
     let done = request_fact(&fixture, "os", Some(approval.clone())).await;
-    assert_eq!(done.statuscode, ReplyStatus::Ok, "{}", done.statusmsg);
+    assert_eq!(done.statuscode, ReplyStatus::Ok, "{}", done.statusmsg.raw());
     let again = request_fact(&fixture, "os", Some(approval)).await;
     assert!(denial_rule(&again).contains("used before"), "{}", denial_rule(&again));
 
@@ -212,7 +212,7 @@ async fn node_can_require_approval_for_dangerous_actions() {
         denial_rule(&denied)
     );
     let found = fixture.caller.call_action(NODE, "puppetral", "find", data.clone()).await.reply;
-    assert_eq!(found.statuscode, ReplyStatus::Ok, "{}", found.statusmsg);
+    assert_eq!(found.statuscode, ReplyStatus::Ok, "{}", found.statusmsg.raw());
 
     let draft = ProposalDraft {
         agent: SubjectName::parse("puppetral").unwrap(),
@@ -226,7 +226,7 @@ async fn node_can_require_approval_for_dangerous_actions() {
     call.approval = Some(sign_approval(&fixture, &draft, fixture.organisation.caller("anna")));
     let (mut answers, _) = fixture.caller.call(call).await;
     let reply = answers.pop_first().unwrap().1.reply;
-    assert_ne!(reply.statuscode, ReplyStatus::Other, "{}", reply.statusmsg);
+    assert_ne!(reply.statuscode, ReplyStatus::Other, "{}", reply.statusmsg.raw());
     let audit = fixture.node.audit_records();
     let started = audit.iter().find(|record| record["verdict"] == "started").unwrap();
     assert_eq!(started["approver"], "anna");

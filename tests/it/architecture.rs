@@ -235,6 +235,24 @@ fn restricted_words_occur_only_in_their_paths() {
     }
 }
 
+/// Places that read what a node said without escapes: for documents, stored records and comparisons. This number may only shrink.
+const MAX_RAW_TEXTS: usize = 20;
+
+#[test]
+fn few_places_read_texts_of_nodes_without_escapes() {
+    let mut found = Vec::new();
+    for file in rust_files(&project_root()) {
+        let path = file.strip_prefix(project_root()).unwrap().display().to_string();
+        if path.contains("tests") || path.ends_with("testing.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        found.extend(code.lines().filter(|line| line.contains(".raw()")).map(|_| path.clone()));
+    }
+    assert_eq!(found.len(), MAX_RAW_TEXTS, "{found:#?}");
+}
+
 fn rust_files(directory: &Path) -> Vec<PathBuf> {
     files_with_extension(directory, "rs")
 }

@@ -279,7 +279,7 @@ async fn denial_rule(caller: &TestCaller, action: &str, data: serde_json::Value)
     if let Some(ReplyReason::Denied { rule }) = reply.reason {
         return Some(rule);
     }
-    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg.raw());
     None
 }
 
@@ -381,7 +381,7 @@ async fn denied_source_is_hidden_from_callers_but_not_from_policies() {
     assert_eq!(read("fstat").await, None);
     let data = json!({"source": "nosuch"});
     let reply = caller.call_action(NODE, "rpcutil", "get_data", data).await.reply;
-    assert_eq!(reply.statuscode, ReplyStatus::InvalidData, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::InvalidData, "{}", reply.statusmsg.raw());
     let audit = fixture.node.audit_records();
     let record = audit.iter().rfind(|record| record["rule"] == "data.policy:1");
     assert_eq!(record.unwrap()["action"], "get_data");

@@ -83,7 +83,7 @@ async fn send_encrypted(
     let text = tamper(serde_json::to_string(&encrypted.unwrap()).unwrap());
     request.sealed = Some(serde_json::from_str(&text).unwrap());
     let reply = fixture.caller.send(&request).await;
-    (reply.statuscode, reply.statusmsg)
+    (reply.statuscode, reply.statusmsg.raw().to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +134,7 @@ async fn plain_secret_is_refused_unless_configured() {
         let (answers, _) = fixture.caller.call(unencrypted).await;
         let reply = &answers[&parse_identity(NODES[0])].reply;
         assert_eq!(reply.statuscode, expected, "{reply:?}");
-        let refused = reply.statusmsg.contains("`password` is sensitive");
+        let refused = reply.statusmsg.raw().contains("`password` is sensitive");
         assert_eq!(refused, !plain_secrets, "{reply:?}");
         let audit = serde_json::to_string(&fixture.node.audit_records()).unwrap();
         assert!(!audit.contains(PASSWORD), "{audit}");
@@ -159,5 +159,5 @@ async fn input_given_encrypted_and_plain_is_refused() {
     request.sealed = Some(both.unwrap());
     let reply = fixture.caller.send(&request).await;
     assert_eq!(reply.statuscode, ReplyStatus::InvalidData);
-    assert!(reply.statusmsg.contains("is given twice"), "{reply:?}");
+    assert!(reply.statusmsg.raw().contains("is given twice"), "{reply:?}");
 }

@@ -43,7 +43,12 @@ fn denial_rule(reply: &Reply) -> Option<&str> {
     match &reply.reason {
         Some(ReplyReason::Denied { rule }) => Some(rule),
         other => {
-            assert_eq!((reply.statuscode, other), (ReplyStatus::Ok, &None), "{}", reply.statusmsg);
+            assert_eq!(
+                (reply.statuscode, other),
+                (ReplyStatus::Ok, &None),
+                "{}",
+                reply.statusmsg.raw()
+            );
             None
         }
     }
@@ -163,7 +168,11 @@ async fn reload_keeps_policies_and_check_names_the_error() {
     let node = restart(&home, node).await;
     let denied = get_reply(&caller, &node).await;
     assert_eq!(denial_rule(&denied), Some("groups:2: malformed"));
-    assert!(denied.statusmsg.contains("because a policy has an error"), "{}", denied.statusmsg);
+    assert!(
+        denied.statusmsg.raw().contains("because a policy has an error"),
+        "{}",
+        denied.statusmsg.raw()
+    );
     let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["ping"]).await;
     let text = describe_output(&output);

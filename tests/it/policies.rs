@@ -47,10 +47,10 @@ async fn denial_rule(caller: &TestCaller) -> Option<String> {
     let reply = caller.call_action(NODE, "rpcutil", "get_fact", data).await.reply;
     if let Some(ReplyReason::Denied { rule }) = reply.reason {
         assert_eq!(reply.statuscode, ReplyStatus::Other);
-        assert!(reply.statusmsg.ends_with(&rule), "{}", reply.statusmsg);
+        assert!(reply.statusmsg.raw().ends_with(&rule), "{}", reply.statusmsg.raw());
         return Some(rule);
     }
-    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg.raw());
     None
 }
 

@@ -72,7 +72,7 @@ async fn package_without_a_database_fails_with_its_path() {
     let reply =
         apply(&fixture, &json!({"type": "package", "name": "unix2dos", "ensure": "present"})).await;
     assert_eq!(reply.statuscode, ReplyStatus::Failed);
-    assert!(reply.statusmsg.contains("/var/lib/dpkg"), "{}", reply.statusmsg);
+    assert!(reply.statusmsg.raw().contains("/var/lib/dpkg"), "{}", reply.statusmsg.raw());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +97,7 @@ async fn service_is_queried_and_started_and_unknown_ones_fail() {
     let reply = fixture.caller.call_action(NODE, "service", "status", data);
     let reply = reply.await.reply;
     assert_eq!(reply.statuscode, ReplyStatus::Failed, "{reply:?}");
-    assert!(reply.statusmsg.contains("no such service"), "{}", reply.statusmsg);
+    assert!(reply.statusmsg.raw().contains("no such service"), "{}", reply.statusmsg.raw());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

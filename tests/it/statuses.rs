@@ -43,9 +43,10 @@ async fn a8_5_each_status_is_returned_by_a_real_request() {
     for (agent, action, data, status) in cases {
         let answer = fixture.caller.call_action(NODE, agent, action, data.clone()).await;
         assert_eq!(
-            answer.reply.statuscode, status,
+            answer.reply.statuscode,
+            status,
             "{agent} {action} {data}: {}",
-            answer.reply.statusmsg
+            answer.reply.statusmsg.raw()
         );
     }
     let passwd = std::fs::read_to_string(fixture.node.root().join("etc/passwd")).unwrap();

@@ -96,7 +96,7 @@ async fn a10_10_replayed_request_runs_once_even_after_a_restart() {
     fixture.caller.bus.publish_with_reply(&subject, &inbox, captured.clone()).await.unwrap();
     let reply = replies.next().await.unwrap();
     let reply = fixture.caller.verify_reply(&request, reply.payload());
-    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
+    assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg.raw());
     assert_eq!(fixture.caller.count_replies(&subject, captured.clone()).await, 0);
     assert_eq!(fixture.node.core.snapshot_counters().replayed, 1);
 

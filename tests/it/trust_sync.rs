@@ -173,7 +173,7 @@ async fn unconfirmed_account_token_expires_after_the_configured_age() {
     freshness.set_max_age(Some(Duration::from_hours(1)));
     let reply = caller.send(&request()).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { .. })), "{reply:?}");
-    assert!(reply.statusmsg.contains("trust.max_age_seconds"), "{reply:?}");
+    assert!(reply.statusmsg.raw().contains("trust.max_age_seconds"), "{reply:?}");
 }
 
 /// The time of the last confirmation is kept across restarts: restarting or disconnecting a daemon does not extend the

@@ -159,7 +159,7 @@ pub(crate) async fn stop(node: &mut Rpcd, signal: Signal) {
 #[track_caller]
 pub(crate) fn assert_installed(fixture: &UnansweredFixture, reply: &ReceivedReply) {
     let reply = &reply.reply;
-    assert_eq!((reply.statuscode, reply.statusmsg.as_str()), (ReplyStatus::Ok, "OK"));
+    assert_eq!((reply.statuscode, reply.statusmsg.raw()), (ReplyStatus::Ok, "OK"));
     let expected = json!({"name": "x", "ensure": "2.0", "previous": "purged", "changed": true});
     assert_eq!(Value::Object(reply.data.clone()), expected);
     assert!(!fixture.file("interrupted").exists(), "apt was interrupted");
@@ -314,7 +314,11 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
         assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
         let reply = reply.reply;
         assert_eq!((reply.statuscode, reply.reason), (ReplyStatus::Other, Some(ReplyReason::Lost)));
-        assert!(reply.statusmsg.contains("whether the node was changed"), "{}", reply.statusmsg);
+        assert!(
+            reply.statusmsg.raw().contains("whether the node was changed"),
+            "{}",
+            reply.statusmsg.raw()
+        );
         await_state("the end is in the audit log", || {
             let lost = ("executed".to_owned(), Some("lost".to_owned()));
             fixture.audit_of_changes() == [("started".to_owned(), None), lost]

@@ -219,7 +219,7 @@ fn signed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> V
         agent: SubjectName::parse("rpcutil").unwrap(),
         action: SubjectName::parse("ping").unwrap(),
         statuscode: ReplyStatus::Ok,
-        statusmsg: "OK".to_owned(),
+        statusmsg: "OK".into(),
         reason: None,
         data: data.as_object().unwrap().clone(),
         time: now,

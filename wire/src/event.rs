@@ -1,6 +1,7 @@
 //! Fleet events: a node tells every caller that something happened on it, for example that a restart ended. Signed like replies; the envelope is in
 //! [`crate::sign`], the subject in [`crate::subject`].
 
+use muster_base::NodeText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -22,7 +23,7 @@ pub struct FleetEvent {
     #[schemars(with = "String")]
     pub kind: SubjectName,
     /// What happened, in a sentence; at most 1024 bytes.
-    pub text: String,
+    pub text: NodeText,
     /// Details, which the kind defines.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
@@ -45,7 +46,7 @@ impl FleetEvent {
     /// Decodes a body and checks the length of the text.
     pub fn decode(body: &[u8]) -> Result<Self, EventDecodeError> {
         let event: Self = serde_json::from_slice(body).map_err(EventDecodeError::Json)?;
-        match event.text.len() {
+        match event.text.raw().len() {
             length if length > MAX_EVENT_TEXT_BYTES => Err(EventDecodeError::Text(length)),
             _ => Ok(event),
         }

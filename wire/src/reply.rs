@@ -1,5 +1,6 @@
 //! Replies, signed by a node. The envelope is in [`crate::sign`].
 
+use muster_base::NodeText;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -24,7 +25,7 @@ pub struct Reply {
     /// The result status.
     pub statuscode: ReplyStatus,
     /// The status as text: `OK`, or the error message.
-    pub statusmsg: String,
+    pub statusmsg: NodeText,
     /// Details that the status code does not express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReplyReason>,

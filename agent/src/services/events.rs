@@ -14,6 +14,7 @@ use muster_agents::nrpe::{CheckMonitor, StoredCheckEvent};
 use muster_agents::restart::{RestartCycle, RestartState, RestartStore};
 use muster_api::base::error_chain;
 use muster_api::system::SystemError;
+use muster_base::NodeText;
 use muster_bus::{Bus, BusError};
 use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
 use muster_files::replace_file;
@@ -283,12 +284,12 @@ fn outcome_event(cycle: &RestartCycle, target: &str, node: &Identity) -> Option<
 }
 
 /// The text up to the protocol's limit, cut between characters.
-fn shorten_text(text: &str) -> String {
+fn shorten_text(text: &str) -> NodeText {
     let mut end = text.len().min(MAX_EVENT_TEXT_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text.get(..end).unwrap_or_default().to_owned()
+    text.get(..end).unwrap_or_default().into()
 }
 
 /// The ids of published events, oldest first.

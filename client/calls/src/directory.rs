@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_base::{format_duration, unix_millis_now};
+use muster_base::{NodeText, format_duration, unix_millis_now};
 use muster_contract::directory::{
     DirectoryAgent, DirectoryFind, DirectoryFreshness, DirectoryQueryInput,
 };
@@ -44,11 +44,11 @@ pub enum DirectoryError {
     )]
     NotReady,
     /// The instance refused the query.
-    #[error("the directory refused the query: {0}")]
-    Refused(String),
+    #[error("the directory refused the query: {}", .0.block())]
+    Refused(NodeText),
     /// The query names something that the directory does not know or accept, such as a node without a record. The text is the directory's.
-    #[error("{0}")]
-    Invalid(String),
+    #[error("{}", .0.block())]
+    Invalid(NodeText),
     /// The answer was signed by a user without the right to answer for the directory.
     #[error(
         "{0} answered for the directory without the right to; the answer was ignored. Look for its key with `rpc org list`; a directory gets the right with `rpc org add service {0} --serve directory --renew`"

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use muster_base::NodeText;
 use muster_contract::schedule::ScheduleAgent;
 use muster_ddl::Action;
 use muster_wire::identity::Identity;
@@ -30,11 +31,11 @@ pub enum ScheduleCallError {
     #[error("the scheduling service did not answer within {} s", .0.as_secs())]
     Timeout(Duration),
     /// The policy of the instance's host denies the request.
-    #[error("the scheduling service denied the request: {0}")]
-    Denied(String),
+    #[error("the scheduling service denied the request: {}", .0.block())]
+    Denied(NodeText),
     /// The instance refused the request.
-    #[error("the scheduling service refused the request: {0}")]
-    Refused(String),
+    #[error("the scheduling service refused the request: {}", .0.block())]
+    Refused(NodeText),
     /// The answer was signed by a user without the right to answer for the scheduling service.
     #[error(
         "{0} answered for the scheduling service without the right to; the answer was ignored. Look for its key with `rpc org list`; a scheduler gets the right with `rpc org add service {0} --serve schedule --renew`"

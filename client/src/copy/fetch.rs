@@ -175,7 +175,7 @@ impl FileFetcher {
             Err(FetchFailure::Outcome(outcome)) => NodeCopyResult::new(outcome),
             Err(FetchFailure::Local(error)) => {
                 let message = format!("cannot write {}: {error}", self.target.display());
-                NodeCopyResult::new(NodeCopyOutcome::Failed(message))
+                NodeCopyResult::new(NodeCopyOutcome::Failed(message.into()))
             }
             Err(FetchFailure::Client(error)) => return Err(error),
         };
@@ -223,7 +223,7 @@ impl FileFetcher {
         if !is_same? {
             parts.remove();
             let message = "the copy was discarded: its SHA-256 differs; copy it again".to_owned();
-            return Err(FetchFailure::Outcome(NodeCopyOutcome::Failed(message)));
+            return Err(FetchFailure::Outcome(NodeCopyOutcome::Failed(message.into())));
         }
         parts.replace_target(&state)?;
         Ok((NodeCopyOutcome::Copied, resumed))
@@ -254,7 +254,7 @@ impl FileFetcher {
             });
             let Some(content) = content else {
                 let message = "the node sent a part of the wrong size".to_owned();
-                return Err(FetchFailure::Outcome(NodeCopyOutcome::Failed(message)));
+                return Err(FetchFailure::Outcome(NodeCopyOutcome::Failed(message.into())));
             };
             parts.append(&content)?;
             self.copied.fetch_add(content.len() as u64, Ordering::Relaxed);

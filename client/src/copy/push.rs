@@ -256,7 +256,7 @@ impl FilePusher<'_> {
             // A node that cannot be reached removes the copy when it has expired.
             for (node, _) in self.channel.ask_nodes(&ABORT, &input, nodes).await? {
                 let path = receivers.remove(&node).map(|receiver| receiver.path);
-                let outcome = NodeCopyOutcome::Failed(message.clone());
+                let outcome = NodeCopyOutcome::Failed(message.as_str().into());
                 results.insert(node, self.result(outcome, path, 0));
             }
         }
@@ -292,9 +292,9 @@ impl FilePusher<'_> {
 pub(super) fn failed_outcome<T>(answer: StepAnswer<T>, when: &str) -> NodeCopyOutcome {
     match answer {
         StepAnswer::Failed(message) | StepAnswer::Busy(message) => NodeCopyOutcome::Failed(message),
-        StepAnswer::Absent => NodeCopyOutcome::NoReply(format!("not connected {when}")),
+        StepAnswer::Absent => NodeCopyOutcome::NoReply(format!("not connected {when}").into()),
         StepAnswer::Silent | StepAnswer::Done(_) => {
-            NodeCopyOutcome::NoReply(format!("no reply {when}"))
+            NodeCopyOutcome::NoReply(format!("no reply {when}").into())
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::jobs::RequestOutcome;
+use muster_base::NodeText;
 use muster_calls::RolloutStopReason;
 use muster_wire::identity::Identity;
 
@@ -18,9 +19,9 @@ pub enum NodeCopyOutcome {
     /// The target had the same content; its mode, owner or group was set.
     AttributesSet,
     /// The copy failed; the target is as it was.
-    Failed(String),
+    Failed(NodeText),
     /// The node did not reply, or no longer.
-    NoReply(String),
+    NoReply(NodeText),
     /// The copy was not attempted or was interrupted, because the command ended early.
     NotCompleted,
 }
@@ -70,7 +71,7 @@ impl NodeCopyOutcome {
     }
 
     /// Why the copy failed.
-    pub fn message(&self) -> Option<&str> {
+    pub fn message(&self) -> Option<&NodeText> {
         match self {
             Self::Failed(message) | Self::NoReply(message) => Some(message),
             _ => None,
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn outcome_follows_from_the_nodes() {
-        let no_reply = NodeCopyOutcome::NoReply("gone".to_owned());
+        let no_reply = NodeCopyOutcome::NoReply("gone".into());
         for (outcomes, expected) in [
             (vec![], RequestOutcome::NoNodes),
             (vec![NodeCopyOutcome::Copied, NodeCopyOutcome::Unchanged], RequestOutcome::Succeeded),

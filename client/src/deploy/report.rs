@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::jobs::RequestOutcome;
+use muster_base::NodeText;
 use muster_calls::RolloutStopReason;
 use muster_contract::config::ConfigDeployOutput;
 use muster_wire::identity::Identity;
@@ -20,11 +21,11 @@ pub enum NodeDeployOutcome {
     /// A deployment that waited for its confirmation was undone.
     Reverted,
     /// The node refused; its files are as they were.
-    Failed(String),
+    Failed(NodeText),
     /// The files were replaced, but the node did not accept the confirmation: it restores its earlier files.
-    Unconfirmed(String),
+    Unconfirmed(NodeText),
     /// The node did not reply.
-    NoReply(String),
+    NoReply(NodeText),
     /// The deployment was not attempted or was interrupted, because the command ended early.
     NotCompleted,
 }
@@ -72,7 +73,7 @@ impl NodeDeployOutcome {
     }
 
     /// Why it did not succeed.
-    pub fn message(&self) -> Option<&str> {
+    pub fn message(&self) -> Option<&NodeText> {
         match self {
             Self::Failed(message) | Self::Unconfirmed(message) | Self::NoReply(message) => {
                 Some(message)

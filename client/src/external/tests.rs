@@ -20,7 +20,7 @@ impl RequestObserver for ProgramLines {
     fn observe(&self, event: RequestEvent<'_>) {
         if let RequestEvent::ProgramOutput(_, line) | RequestEvent::ProgramWarning(_, line) = event
         {
-            self.0.borrow_mut().push(line.to_owned());
+            self.0.borrow_mut().push(line.raw().to_owned());
         }
     }
 }

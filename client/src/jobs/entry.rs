@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_base::NodeText;
 use muster_calls::{CountOrPercent, RolloutLimits, RolloutStopReason};
 use muster_filter::NodeFilter;
 use muster_wire::Millis;
@@ -237,7 +238,7 @@ pub struct JobReply {
     /// The status code.
     pub statuscode: ReplyStatus,
     /// The node's status message.
-    pub statusmsg: String,
+    pub statusmsg: NodeText,
     /// The reason of a failure, with details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReplyReason>,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
+use muster_base::{NodeText, unix_millis_now};
 use muster_calls::{CallEvent, CallTarget, ClientError, DIRECTORY_TIMEOUT, RpcCall};
 use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput};
 use muster_ddl::{Action as _, AgentContract as _};
@@ -53,20 +53,20 @@ pub enum SshCertificateError {
     )]
     NoSigner,
     /// The policy of the host refuses.
-    #[error("{node} signs no certificate for this caller: {message}")]
+    #[error("{node} signs no certificate for this caller: {}", message.block())]
     Denied {
         /// The host.
         node: Identity,
         /// Its message.
-        message: String,
+        message: NodeText,
     },
     /// The host failed.
-    #[error("{node} did not sign a certificate: {message}")]
+    #[error("{node} did not sign a certificate: {}", message.block())]
     Failed {
         /// The host.
         node: Identity,
         /// Its message.
-        message: String,
+        message: NodeText,
     },
     /// No host replied.
     #[error("{0} did not reply with a certificate")]

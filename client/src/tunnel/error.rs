@@ -1,6 +1,6 @@
 //! Why a tunnel is not opened, or ended early.
 
-use muster_base::is_harmful;
+use muster_base::NodeText;
 use muster_bus::stream::{ResetReason, StreamEnd, StreamKeyError};
 use muster_calls::{BusError, ClientError};
 use muster_wire::identity::Identity;
@@ -9,14 +9,14 @@ use muster_wire::identity::Identity;
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
     /// The node refused.
-    #[error("{node} opened no tunnel to port {port}: {}", printable(message))]
+    #[error("{node} opened no tunnel to port {port}: {}", message.line())]
     Refused {
         /// The node.
         node: Identity,
         /// The port.
         port: u16,
         /// The node's message.
-        message: String,
+        message: NodeText,
     },
     /// The node is not connected.
     #[error("{0} is not connected to the broker")]
@@ -62,11 +62,6 @@ impl TunnelError {
             StreamEnd::Reset(ResetReason::Refused) | StreamEnd::ResetByPeer(ResetReason::Refused)
         )
     }
-}
-
-/// The message of a node, without control characters.
-fn printable(message: &str) -> String {
-    message.chars().map(|c| if is_harmful(c) { ' ' } else { c }).collect()
 }
 
 fn describe_end(end: StreamEnd) -> &'static str {

@@ -1,5 +1,6 @@
 //! The agent `again`: runs of Puppet that ask for another run.
 
+use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,9 +146,9 @@ pub struct AgainRequestInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainRequestOutput {
     /// `pending`, `due`, `limited`, `running` or `suppressed`.
-    pub state: String,
+    pub state: NodeText,
     /// The state in a sentence.
-    pub text: String,
+    pub text: NodeText,
     /// The id of the pending run.
     pub id: Option<String>,
     /// Whether a run had been asked for already.
@@ -238,9 +239,9 @@ impl Action for AgainList {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainListOutput {
     /// `none`, `pending`, `due`, `limited` or `running`.
-    pub state: String,
+    pub state: NodeText,
     /// The state in a sentence.
-    pub text: String,
+    pub text: NodeText,
     /// Whether successive runs made the same changes, so that no further run begins.
     pub oscillating: bool,
     /// The id of the pending or running one.
@@ -288,16 +289,16 @@ pub struct AgainBarrierRow {
     pub missing: Option<u64>,
     /// Names of some of them.
     #[serde(default)]
-    pub missing_nodes: Vec<String>,
+    pub missing_nodes: Vec<NodeText>,
 }
 
 /// Who asked and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainReasonRow {
     /// The resource or caller.
-    pub requester: String,
+    pub requester: NodeText,
     /// Why.
-    pub reason: String,
+    pub reason: NodeText,
     /// How many requests had both.
     pub requests: u64,
 }
@@ -339,11 +340,11 @@ pub struct AgainHistoryRow {
     /// Its id.
     pub id: String,
     /// `ran`, `suppressed`.
-    pub end: String,
+    pub end: NodeText,
     /// The class of the run, or why it did not begin: `budget`, `oscillating`, `noop`, `cancelled`, `deadline`, `disabled`, `conditions`.
-    pub detail: String,
+    pub detail: NodeText,
     /// Who cancelled it.
-    pub by: Option<String>,
+    pub by: Option<NodeText>,
     /// The run.
     pub run: Option<String>,
     /// The run that asked.
@@ -358,7 +359,7 @@ pub struct AgainHistoryRow {
     pub requests: u64,
     /// How its conditions on other nodes ended: `barrier released` or `barrier timed out`; null without conditions.
     #[serde(default)]
-    pub barrier: Option<String>,
+    pub barrier: Option<NodeText>,
     /// Who asked and why.
     #[serde(default)]
     pub reasons: Vec<AgainReasonRow>,

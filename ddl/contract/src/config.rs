@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,9 +124,9 @@ pub struct ConfigDeployOutput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeployedChange {
     /// Its name.
-    pub name: String,
+    pub name: NodeText,
     /// `added`, `changed` or `removed`.
-    pub change: String,
+    pub change: NodeText,
 }
 
 /// The states of a deployment.
@@ -202,19 +203,19 @@ pub struct ConfigStatusOutput {
     /// Name of the last deployment; empty if there was none.
     pub deployment: String,
     /// none, pending, confirmed or reverted.
-    pub state: String,
+    pub state: NodeText,
     /// Who deployed it.
-    pub caller: String,
+    pub caller: NodeText,
     /// When, by the node's clock, in milliseconds since the epoch.
     pub deployed_at: u64,
     /// When the node restores the earlier files, by its clock, in milliseconds since the epoch; 0 unless it waits for a confirmation.
     pub confirm_by: u64,
     /// Why the earlier files were restored; empty if they were not.
-    pub reason: String,
+    pub reason: NodeText,
     /// The files of the deployment that is in force.
     pub files: Vec<String>,
     /// Those of them that were changed or removed by others since.
-    pub modified: Vec<String>,
+    pub modified: Vec<NodeText>,
 }
 
 /// Show which callers may run an action on this node, by its policies, facts and classes.
@@ -257,11 +258,11 @@ pub struct ConfigWhoOutput {
 #[serde(default)]
 pub struct ConfigCallerRow {
     /// The caller, `service=NAME`, an expression as written, or `*` and `service=*` for all that are not named.
-    pub caller: String,
+    pub caller: NodeText,
     /// Whether the action is allowed.
     pub allowed: bool,
     /// File and line of the deciding rule, or the default.
-    pub rule: String,
+    pub rule: NodeText,
     /// The required approvers, as written in the rule; empty if none are required.
-    pub approved_by: String,
+    pub approved_by: NodeText,
 }

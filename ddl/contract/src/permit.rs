@@ -1,5 +1,6 @@
 //! The agent `permit`: pools of run permits.
 
+use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -100,7 +101,7 @@ pub struct PermitReleaseOutput {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PermitPoolRow {
     /// The name of the pool.
-    pub pool: String,
+    pub pool: NodeText,
     /// The holders of permits.
     #[serde(default)]
     pub holders: Vec<PoolMemberRow>,
@@ -113,10 +114,10 @@ pub struct PermitPoolRow {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PoolMemberRow {
     /// The node.
-    pub node: String,
+    pub node: NodeText,
     /// The id of its run.
     #[serde(default)]
-    pub run: String,
+    pub run: NodeText,
     /// The number of the permit; of a waiting node its position by time of arrival.
     #[serde(default)]
     pub fence: u64,

@@ -1,5 +1,6 @@
 //! The agent `provisioner`: progress of the nodes that are being provisioned.
 
+use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,7 @@ pub struct ProvisionerStatusInput {
 #[serde(default)]
 pub struct ProvisionerStatusOutput {
     /// The host that is the leader; empty if there is none.
-    pub leader: String,
+    pub leader: NodeText,
     /// Number of nodes in each state.
     pub counts: Map<String, Value>,
     /// Each with state, step, attempt, completed steps, error, master, serial and times (milliseconds since the epoch); at most 1000.
@@ -104,21 +105,21 @@ pub struct ProvisionerStatusOutput {
 #[serde(default)]
 pub struct ProvisionedNodeRow {
     /// Its name.
-    pub node: String,
+    pub node: NodeText,
     /// `working`, `failed`, `done`, `retiring` or `retired`.
-    pub state: String,
+    pub state: NodeText,
     /// The current or next step; empty if there is none.
-    pub step: String,
+    pub step: NodeText,
     /// Number of the attempt.
     pub attempt: u64,
     /// Completed steps.
-    pub done: Vec<String>,
+    pub done: Vec<NodeText>,
     /// Whether no step is started until it is resumed.
     pub paused: bool,
     /// Why it failed, or was deferred.
-    pub error: String,
+    pub error: NodeText,
     /// The master that was chosen for it.
-    pub master: String,
+    pub master: NodeText,
     /// Serial number of its certificate.
     pub serial: String,
     /// When it was first seen, in milliseconds since 1970.
@@ -143,11 +144,11 @@ pub struct NodeHistoryRow {
     /// Time, in milliseconds since 1970.
     pub at: u64,
     /// The step, or the request of an operator.
-    pub step: String,
+    pub step: NodeText,
     /// `began`, `done`, `failed`, `deferred` or `asked`.
-    pub what: String,
+    pub what: NodeText,
     /// Details as text.
-    pub words: String,
+    pub words: NodeText,
 }
 
 /// Retry a failed node, or immediately retry one that waits for its next attempt.
@@ -193,9 +194,9 @@ impl Action for ProvisionerPause {
 #[serde(default)]
 pub struct NodeControlOutput {
     /// The node.
-    pub node: String,
+    pub node: NodeText,
     /// The state now: working, failed, done, retiring or retired.
-    pub state: String,
+    pub state: NodeText,
     /// Whether the state changed.
     pub changed: bool,
 }

@@ -3,6 +3,7 @@
 mod daemon;
 mod requests;
 
+use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,9 +93,9 @@ pub struct AgentProblemRow {
     /// The agent.
     pub agent: String,
     /// The file.
-    pub path: String,
+    pub path: NodeText,
     /// The error as text.
-    pub problem: String,
+    pub problem: NodeText,
 }
 
 /// List all agents of the node with their metadata.

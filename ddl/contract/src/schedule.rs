@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ pub struct ScheduleAddInput {
 #[serde(default)]
 pub struct ScheduleAddOutput {
     /// The name of the schedule.
-    pub name: String,
+    pub name: NodeText,
     /// The id of the signed schedule.
     pub id: String,
     /// When it ends, in milliseconds since the epoch: at its own end, or with its author's token.

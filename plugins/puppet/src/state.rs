@@ -39,7 +39,7 @@ impl StateSource for PuppetStateSource {
             ("engine".to_owned(), json!(status.engine)),
         ]);
         if !status.enabled {
-            state.insert("disable_message".to_owned(), bounded_text(&status.disable_message));
+            state.insert("disable_message".to_owned(), bounded_text(status.disable_message.raw()));
         }
         if let (Some(run), Some(class)) = (&activity.last_run, &status.last_class) {
             let mut last_run = describe_last_run(&run.summary, class);

@@ -112,7 +112,7 @@ impl LivenessFleet {
             id: Uuid::now_v7(),
             sender: signer.identity().clone(),
             kind: kind.clone(),
-            text: "mark".to_owned(),
+            text: "mark".into(),
             data: serde_json::Map::new(),
             time: now(),
         };

@@ -161,7 +161,7 @@ async fn undo_record_of_another_callers_request_is_not_replaced() {
     let copy = forged_request(&mallory, request.id, ["puppetral", "do"], write("mallory"));
     let refused = mallory.send(&copy).await;
     assert_eq!(refused.statuscode, ReplyStatus::Failed, "{refused:?}");
-    assert!(refused.statusmsg.contains("undo record"), "{refused:?}");
+    assert!(refused.statusmsg.raw().contains("undo record"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "rip");
     let input = json!({"undo": request.id.to_string()});
     let undone = fixture.caller.call_action(NODE, "puppetral", "do", input).await.reply;

@@ -62,7 +62,7 @@ impl Attack {
         inputs.as_object_mut().unwrap().extend(to_object(more));
         let reply = self.caller.call_action("n1", "ssh_ca", "sign", inputs).await.reply;
         let certificate = reply.data.get("certificate").and_then(Value::as_str);
-        certificate.map(str::to_owned).ok_or(reply.statusmsg)
+        certificate.map(str::to_owned).ok_or(reply.statusmsg.raw().to_owned())
     }
 
     /// A certificate is that of a caller, whatever was asked for: one principal, no option, and a bounded time.

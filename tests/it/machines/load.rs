@@ -92,7 +92,7 @@ async fn call_recorded(client: Client, number: usize, machine: String) -> CallRe
         match events.next().await {
             Some(CallEvent::Reply(reply)) if reply.is_ok() => result = Some(CallResult::Succeeded),
             Some(CallEvent::Reply(reply)) => {
-                let text = format!("{:?}: {}", reply.reply.statuscode, reply.reply.statusmsg);
+                let text = format!("{:?}: {}", reply.reply.statuscode, reply.reply.statusmsg.raw());
                 result = Some(CallResult::Failed(text));
             }
             Some(CallEvent::Finished(stats)) => {

@@ -51,7 +51,7 @@ fn withdrawal_call(node: &str, grant: &ScheduleGrant, text: &str, slot: u64) -> 
 async fn send(client: &Client, call: RpcCall) -> Option<(ReplyStatus, String)> {
     let mut found = None;
     let call = client.run_call(call, |reply| {
-        found = Some((reply.reply.statuscode, reply.reply.statusmsg.clone()));
+        found = Some((reply.reply.statuscode, reply.reply.statusmsg.raw().to_owned()));
     });
     call.await.unwrap();
     found

@@ -147,7 +147,7 @@ impl ScheduleFixture {
         let text = grant.sign(&self.author).unwrap();
         let input = json!({"grant": text});
         let reply = self.call("add", &input).await;
-        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg.raw());
         let added: ScheduleAddOutput = read_values(&reply.data).unwrap();
         assert_eq!(added.name, name);
         (grant, text)

@@ -92,7 +92,7 @@ async fn runs_that_wait_for_a_permit_do_not_begin_after_a_pause() {
     let blocked = BlockedRun::start().await;
     let paused = blocked.fleet.call("pause", &json!({"all": true})).await;
     let paused_at = now();
-    assert_eq!(paused.statuscode, ReplyStatus::Ok, "{}", paused.statusmsg);
+    assert_eq!(paused.statuscode, ReplyStatus::Ok, "{}", paused.statusmsg.raw());
     blocked.await_waiting(0).await;
     assert!(now() <= paused_at + 1000, "the run waited {} ms", now() - paused_at);
     blocked.await_cancelled_turn().await;
@@ -118,7 +118,7 @@ mod long {
         let blocked = BlockedRun::start().await;
         let text = blocked.fleet.grant("puppet", &spec()).sign(&blocked.fleet.author).unwrap();
         let added = blocked.fleet.call("add", &json!({"grant": text, "replace": true})).await;
-        assert_eq!(added.statuscode, ReplyStatus::Ok, "{}", added.statusmsg);
+        assert_eq!(added.statuscode, ReplyStatus::Ok, "{}", added.statusmsg.raw());
         blocked.await_cancelled_turn().await;
         assert_eq!(times(&blocked.puppet), "", "no run has begun");
     }

@@ -32,7 +32,7 @@ async fn schedule_of_a_revoked_author_is_refused_and_stops() {
         let list = fleet.list().await;
         let row = list.schedules.first().unwrap();
         let reason = row.reason.clone().unwrap_or_default();
-        if row.state == "refused" && reason.contains("revoked") { Ok(()) } else { Err(list) }
+        if row.state == "refused" && reason.raw().contains("revoked") { Ok(()) } else { Err(list) }
     })
     .await;
     let count = node.executions().len();
@@ -71,7 +71,7 @@ async fn schedule_runs_once_in_each_interval_in_the_name_of_its_author_until_it_
     assert_eq!(paused.statuscode, ReplyStatus::Ok);
     let list = fleet.list().await;
     assert_eq!(list.schedules[0].state, "paused");
-    assert_eq!(list.paused.unwrap().reason.as_deref(), Some("freeze"));
+    assert_eq!(list.paused.unwrap().reason, Some("freeze".into()));
     simulate_delay(Duration::from_secs(INTERVAL_SECONDS * 2)).await;
     for node in &nodes {
         let newest = node.executions().last().unwrap().at();
@@ -108,7 +108,7 @@ async fn agents_of_one_service_do_not_answer_for_each_other() {
             let stats = fleet
                 .client
                 .run_call(call, |reply| {
-                    replies.push((reply.reply.statuscode, reply.reply.statusmsg.clone()));
+                    replies.push((reply.reply.statuscode, reply.reply.statusmsg.raw().to_owned()));
                 })
                 .await
                 .unwrap();

@@ -4,10 +4,16 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::is_harmful;
 
-/// What a node said. It has no `Display`: it is printed escaped, or read with [`NodeText::raw`].
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// What a node said; a string in JSON. It has no `Display`: it is printed escaped, or read with [`NodeText::raw`].
+#[derive(
+    Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
 pub struct NodeText(String);
 
 impl NodeText {
@@ -21,15 +27,32 @@ impl NodeText {
         escape_unprintable(&self.0)
     }
 
-    /// The text itself, for comparisons and for JSON; never for a terminal.
+    /// The text itself, for programs; never for a terminal.
     pub fn raw(&self) -> &str {
         &self.0
     }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
-impl From<String> for NodeText {
-    fn from(text: String) -> Self {
-        Self(text)
+impl<T: Into<String>> From<T> for NodeText {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl PartialEq<str> for NodeText {
+    fn eq(&self, text: &str) -> bool {
+        self.0 == text
+    }
+}
+
+impl PartialEq<&str> for NodeText {
+    fn eq(&self, text: &&str) -> bool {
+        self.0 == *text
     }
 }
 
@@ -92,6 +115,7 @@ mod tests {
         assert_eq!(text.line(), "a\\n\\x1b[2J\\u{2066}");
         assert_eq!(text.block(), "a\n\\x1b[2J\\u{2066}");
         assert_eq!(format!("{text:?}"), "\"a\\n\\x1b[2J\\u{2066}\"");
+        assert_eq!(text, "a\n\u{1b}[2J\u{2066}");
         assert_eq!(text.raw(), "a\n\u{1b}[2J\u{2066}");
     }
 }

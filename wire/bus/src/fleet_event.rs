@@ -50,7 +50,7 @@ impl Bus {
             id: Uuid::now_v7(),
             sender: sender.clone(),
             kind: kind.clone(),
-            text,
+            text: text.into(),
             data,
             time,
         };

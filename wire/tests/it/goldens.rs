@@ -133,7 +133,7 @@ fn reply_for_each_status() {
     ] {
         let mut answer = reply();
         answer.statuscode = status;
-        answer.statusmsg = status.display_text().to_owned();
+        answer.statusmsg = status.display_text().into();
         answer.data = Map::new();
         check_reply(&format!("reply_status_{}.json", status.code()), &answer);
     }
@@ -154,7 +154,7 @@ fn reply_for_each_reason() {
     ] {
         let mut answer = reply();
         answer.statuscode = ReplyStatus::Other;
-        answer.statusmsg = "not done".to_owned();
+        answer.statusmsg = "not done".into();
         answer.data = Map::new();
         let file = format!("reply_{}.json", reason.as_str());
         answer.reason = Some(reason);

@@ -207,7 +207,7 @@ fn events_are_accepted_on_the_subject_of_their_sender_and_kind_only() {
         id: reply().request,
         sender: identity(sender),
         kind: crate::world::name("restart_ok"),
-        text: "httpd: restarted".to_owned(),
+        text: "httpd: restarted".into(),
         data: Map::new(),
         time: NOW,
     };

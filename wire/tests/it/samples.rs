@@ -244,7 +244,7 @@ fn event() -> FleetEvent {
         id: answer.request,
         sender: answer.sender,
         kind: name("restart_ok"),
-        text: "httpd: restarted".to_owned(),
+        text: "httpd: restarted".into(),
         data: Map::from_iter([("pid".to_owned(), 4711.into())]),
         time: NOW,
     }

@@ -194,7 +194,7 @@ pub(crate) fn reply() -> Reply {
         agent: name("puppetral"),
         action: name("do"),
         statuscode: ReplyStatus::Ok,
-        statusmsg: "OK".to_owned(),
+        statusmsg: "OK".into(),
         reason: None,
         data: data(json!({"ensure": "present", "uid": 1001})),
         time: NOW + 250,

@@ -34,7 +34,7 @@ pub(super) fn build_reply(
         agent: request.agent.clone(),
         action: request.action.clone(),
         statuscode: outcome.status,
-        statusmsg: outcome.message.clone(),
+        statusmsg: outcome.message.clone().into(),
         reason: outcome.reason.clone(),
         data: outcome.data.clone(),
         time: core.now(),
@@ -64,7 +64,7 @@ pub fn build_late_reply(
         agent: begun.agent.clone(),
         action: begun.action.clone(),
         statuscode: outcome.status,
-        statusmsg: outcome.message.clone(),
+        statusmsg: outcome.message.clone().into(),
         reason: outcome.reason.clone(),
         data: outcome.data.clone(),
         time: now,
@@ -132,7 +132,8 @@ fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Byt
         statusmsg: format!(
             "the reply was dropped: {error} (the limit is {} bytes)",
             limits::MAX_REPLY_BYTES.min(max_payload)
-        ),
+        )
+        .into(),
         reason: Some(reason),
         data: Map::new(),
         ..reply

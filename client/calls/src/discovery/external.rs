@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_base::NodeText;
 use muster_filter::FilterPattern;
 use muster_wire::identity::{Identity, NameError};
 use serde::Deserialize;
@@ -43,8 +44,8 @@ pub enum DiscoveryReplyError {
     #[error("its reply has protocol {0:?}; it must be {REPLY_PROTOCOL:?}")]
     Protocol(String),
     /// The program reported an error.
-    #[error("it reported an error: {0}")]
-    Failed(String),
+    #[error("it reported an error: {}", .0.line())]
+    Failed(NodeText),
     /// A name that is not a valid identity.
     #[error("name {entry} of its reply: {error}")]
     Name {
@@ -60,7 +61,7 @@ pub enum DiscoveryReplyError {
 struct DiscoveryReply {
     protocol: String,
     nodes: Option<Vec<String>>,
-    error: Option<String>,
+    error: Option<NodeText>,
 }
 
 /// Builds the request that the program reads.
@@ -110,7 +111,7 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let reply: DiscoveryReply = serde_json::from_str(text)?;
     if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
-        return Err(DiscoveryReplyError::Failed(error.replace(char::is_control, " ")));
+        return Err(DiscoveryReplyError::Failed(error));
     }
     if reply.protocol != REPLY_PROTOCOL {
         return Err(DiscoveryReplyError::Protocol(reply.protocol));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_base::NodeText;
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 
@@ -14,7 +15,7 @@ pub struct DiscoveryResult {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
     /// Nodes that replied and refused the request, with their messages: because of a clock, for example. They are not among the nodes.
-    pub refusals: BTreeMap<Identity, String>,
+    pub refusals: BTreeMap<Identity, NodeText>,
     /// How long it took.
     pub took: Duration,
     /// Replies may have been lost: there may be more nodes.

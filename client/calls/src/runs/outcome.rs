@@ -1,5 +1,6 @@
 //! Outcome of one node's run, derived from its reply or the lack of one. Sends no requests.
 
+use muster_base::NodeText;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 use muster_contract::read_values;
 use muster_wire::Millis;
@@ -35,8 +36,8 @@ pub struct RunOutcome {
     /// The outcome class: `clean`, `changed`, `failed`, `compile_failed`, `disabled`, `no_answer` and so on. Always short printable text, whatever
     /// the node sent.
     pub class: String,
-    /// Message of the node about the outcome, unmodified.
-    pub message: String,
+    /// Message of the node about the outcome.
+    pub message: NodeText,
     /// The outputs of the action; empty without a reply.
     pub data: Map<String, Value>,
     /// Whether an earlier request had started the run.
@@ -58,7 +59,7 @@ impl RunOutcome {
         Self::from_outputs(
             reply.statuscode,
             reply.reason.as_ref(),
-            &reply.statusmsg,
+            reply.statusmsg.clone(),
             reply.data.clone(),
             if is_notable { skew } else { 0 },
         )
@@ -68,7 +69,7 @@ impl RunOutcome {
     pub fn from_saved_reply(
         status: ReplyStatus,
         reason: Option<&ReplyReason>,
-        message: &str,
+        message: NodeText,
         data: Map<String, Value>,
     ) -> Self {
         Self::from_outputs(status, reason, message, data, 0)
@@ -77,7 +78,7 @@ impl RunOutcome {
     fn from_outputs(
         status: ReplyStatus,
         reason: Option<&ReplyReason>,
-        message: &str,
+        message: NodeText,
         data: Map<String, Value>,
         skew: i64,
     ) -> Self {
@@ -89,7 +90,7 @@ impl RunOutcome {
             attached: output.attached,
             permit_interval: permit_interval(&output, skew),
             pool_highest: output.pool_highest.and_then(|highest| usize::try_from(highest).ok()),
-            message: outcome_message(ok, output).unwrap_or_else(|| message.to_owned()),
+            message: outcome_message(ok, output).unwrap_or(message),
             data,
             skew,
         }
@@ -105,7 +106,7 @@ impl RunOutcome {
     }
 
     /// Outcome without a reply.
-    pub fn without_reply(class: &'static str, message: impl Into<String>) -> Self {
+    pub fn without_reply(class: &'static str, message: impl Into<NodeText>) -> Self {
         Self {
             ok: false,
             class: class.to_owned(),
@@ -177,9 +178,9 @@ fn outcome_class(
 }
 
 /// The node's message: the error or the summary.
-fn outcome_message(ok: bool, output: PuppetRunOutcome) -> Option<String> {
+fn outcome_message(ok: bool, output: PuppetRunOutcome) -> Option<NodeText> {
     let error = output.error.filter(|_| !ok).into_iter();
-    error.chain(output.summary).find(|text| !text.is_empty())
+    error.chain(output.summary).find(|text| !text.is_empty()).map(NodeText::from)
 }
 
 #[cfg(test)]
@@ -256,7 +257,7 @@ mod tests {
         ] {
             let outcome = RunOutcome::from_reply(&reply(code, &reason, &data), 100_000);
             assert_eq!(
-                (outcome.ok, outcome.class.as_str(), outcome.message.as_str()),
+                (outcome.ok, outcome.class.as_str(), outcome.message.raw()),
                 (ok, class, said)
             );
             assert!(outcome.is_heard());

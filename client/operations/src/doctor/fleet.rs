@@ -251,7 +251,7 @@ fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
                 return Some(((DiagnosisLevel::Error, "policies", reason), &reply.sender));
             }
             Some(ReplyReason::Denied { rule }) => format!("diagnosis denied: {rule}"),
-            _ => format!("diagnosis failed: {}", reply.statusmsg),
+            _ => format!("diagnosis failed: {}", reply.statusmsg.raw()),
         };
         Some(((DiagnosisLevel::Warning, "answers", reason), &reply.sender))
     });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_base::format_rfc3339;
+use muster_base::{NodeText, format_rfc3339};
 use muster_calls::RolloutStopReason;
 use muster_client::{NodeReply, RequestReport, RequestStats};
 use muster_ddl::aggregate;
@@ -94,7 +94,7 @@ impl RolloutStopDocument {
 pub struct ReplyDocument<'a> {
     sender: &'a Identity,
     statuscode: ReplyStatus,
-    statusmsg: &'a str,
+    statusmsg: &'a NodeText,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a ReplyReason>,
     took_ms: Millis,
@@ -108,7 +108,7 @@ impl<'a> ReplyDocument<'a> {
         Self {
             sender: &reply.node,
             statuscode: reply.status,
-            statusmsg: reply.message.raw(),
+            statusmsg: &reply.message,
             reason: reply.reason.as_ref(),
             took_ms: reply.took,
             trace: reply.trace.as_ref().map(trace::NodeTraceDocument::new),

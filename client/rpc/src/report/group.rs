@@ -45,7 +45,7 @@ fn reply_key(reply: &NodeReply) -> String {
         ReplyReason::Denied { rule } => (reason.as_str(), rule.as_str()),
         _ => (reason.as_str(), ""),
     });
-    json!([reply.status, reply.message.raw(), reason, reply.data]).to_string()
+    json!([reply.status, reply.message, reason, reply.data]).to_string()
 }
 
 impl EqualReplyGroup<'_> {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use muster_base::error_chain;
+use muster_base::{NodeText, error_chain};
 use muster_calls::DiscoveryMethod;
 use muster_client::{RequestEvent, RequestObserver};
 
@@ -110,15 +110,19 @@ impl RequestObserver for ProgressReporter<'_> {
 /// Prints the messages of a request that has no progress bar.
 impl RequestObserver for OutputPrinter {
     fn observe(&self, event: RequestEvent<'_>) {
-        let program_line =
-            |program: &std::path::Path, line| format!("{}: {}", program.display(), line);
+        let program_line = |program: &std::path::Path, line: &NodeText| {
+            format!("{}: {}", program.display(), line.block())
+        };
         match event {
             RequestEvent::DirectoryUnavailable(error) => {
                 self.print_warning(format_args!("{}; asking all nodes", error_chain(error)));
             }
             RequestEvent::NodesRefused(refusals) => {
                 for (node, message) in refusals.iter().take(MAX_NAMED_REFUSALS) {
-                    self.print_warning(format_args!("{node} refused the request: {message}"));
+                    self.print_warning(format_args!(
+                        "{node} refused the request: {}",
+                        message.block()
+                    ));
                 }
                 let others = refusals.len().saturating_sub(MAX_NAMED_REFUSALS);
                 if others > 0 {
@@ -127,10 +131,10 @@ impl RequestObserver for OutputPrinter {
                 }
             }
             RequestEvent::ProgramOutput(program, line) => {
-                self.print_detail(program_line(program, line));
+                self.print_detail(program_line(program, &line));
             }
             RequestEvent::ProgramWarning(program, line) => {
-                self.print_warning(program_line(program, line));
+                self.print_warning(program_line(program, &line));
             }
             RequestEvent::BatchStarted { number, count, nodes } if count > 1 => {
                 let nodes = node_count_text(nodes);

@@ -1,5 +1,6 @@
 //! The values that templates can use: those of a reply, and those of a node's inventory.
 
+use muster_base::NodeText;
 use muster_client::NodeReply;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -15,7 +16,7 @@ pub struct ReplyTemplateValues<'a> {
     ok: bool,
     status: &'static str,
     statuscode: u8,
-    statusmsg: &'a str,
+    statusmsg: &'a NodeText,
     /// The reason code, or empty.
     reason: &'static str,
     took_ms: Millis,
@@ -29,7 +30,7 @@ impl<'a> ReplyTemplateValues<'a> {
             ok: reply.is_ok(),
             status: reply.status.display_text(),
             statuscode: reply.status.code(),
-            statusmsg: reply.message.raw(),
+            statusmsg: &reply.message,
             reason: reply.reason.as_ref().map_or("", muster_wire::status::ReplyReason::as_str),
             took_ms: reply.took,
             data: &reply.data,

@@ -79,7 +79,7 @@ fn stage_row(stage: &str, took: Duration) -> String {
 /// Why a node rejected the request: the code and the node's message.
 fn refusal_text(reply: &NodeReply) -> Option<String> {
     let code = reply.reason.as_ref().map(|reason| format!("{} - ", reason.as_str()));
-    (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message.raw()))
+    (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message.block()))
 }
 
 /// One node's part of a document; times in microseconds.

@@ -4,6 +4,7 @@ mod last_run;
 mod locks;
 mod outcome;
 
+use muster_base::NodeText;
 use muster_ddl::aggregate::AggregateFunction;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput};
 use schemars::JsonSchema;
@@ -167,10 +168,10 @@ pub struct PuppetStatusOutput {
     #[schemars(title = "Daemon Running")]
     pub daemon_present: bool,
     /// `applying a catalog`, `idling`, `stopped` or `disabled`.
-    pub status: String,
+    pub status: NodeText,
     /// The reason why runs are disabled.
     #[schemars(title = "Lock Message")]
-    pub disable_message: String,
+    pub disable_message: NodeText,
     /// End of the last run, in seconds since the epoch; 0 if there was none.
     #[schemars(title = "Last Run")]
     pub lastrun: u64,
@@ -184,7 +185,7 @@ pub struct PuppetStatusOutput {
     #[schemars(title = "Last Failed Resources")]
     pub last_failed: Option<u64>,
     /// The status in a sentence.
-    pub message: String,
+    pub message: NodeText,
     /// Holder of the run lock: `ours`, `puppet` for a run that something else started, `stale` for a lock without a process, or `none`.
     #[schemars(title = "Lock Holder")]
     pub holder: String,

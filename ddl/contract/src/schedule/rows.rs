@@ -1,5 +1,6 @@
 //! The rows of answers about schedules.
 
+use muster_base::NodeText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,21 +9,21 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct ScheduleRow {
     /// The name.
-    pub name: String,
+    pub name: NodeText,
     /// The caller in whose name it requests.
-    pub author: String,
+    pub author: NodeText,
     /// Agent and action.
-    pub what: String,
+    pub what: NodeText,
     /// When, in words.
-    pub when: String,
+    pub when: NodeText,
     /// Which nodes, in words.
-    pub filter: String,
+    pub filter: NodeText,
     /// How many nodes at once.
     pub limit: Option<u32>,
     /// `active`, `paused`, `ended`, or `refused`.
-    pub state: String,
+    pub state: NodeText,
     /// Why it is paused or refused.
-    pub reason: Option<String>,
+    pub reason: Option<NodeText>,
     /// Number of nodes that match.
     pub nodes: usize,
     /// Number of requests in progress.
@@ -42,11 +43,11 @@ pub struct ScheduleRow {
 #[serde(default)]
 pub struct SchedulePauseRow {
     /// The caller.
-    pub by: String,
+    pub by: NodeText,
     /// When, in milliseconds since the epoch.
     pub at: u64,
     /// Why.
-    pub reason: Option<String>,
+    pub reason: Option<NodeText>,
 }
 
 /// A node with a seat.
@@ -65,7 +66,7 @@ pub struct ScheduleSeatRow {
 #[serde(default)]
 pub struct ScheduleStartRow {
     /// The node.
-    pub node: String,
+    pub node: NodeText,
     /// When, in milliseconds since the epoch.
     pub at: u64,
 }
@@ -75,7 +76,7 @@ pub struct ScheduleStartRow {
 #[serde(default)]
 pub struct ScheduleOverdueRow {
     /// The node.
-    pub node: String,
+    pub node: NodeText,
     /// Its last run, in milliseconds since the epoch; absent if none is known.
     pub last: Option<u64>,
 }
@@ -99,11 +100,11 @@ pub struct ScheduleEntry {
     /// The time in the schedule, in milliseconds since the epoch.
     pub slot: u64,
     /// The node.
-    pub node: String,
+    pub node: NodeText,
     /// `begun`, `succeeded`, `failed`, `skipped`, `cancelled`, `refused`, `no_answer` or `missed`.
-    pub outcome: String,
+    pub outcome: NodeText,
     /// Why, or the result in words.
-    pub reason: String,
+    pub reason: NodeText,
     /// How long the request took, in milliseconds.
     pub took_ms: u64,
 }

@@ -191,6 +191,6 @@ impl FileChange {
             (Some(_), Some(_)) => "changed",
             (Some(_), None) => "removed",
         };
-        DeployedChange { name: self.name.to_string(), change: change.to_owned() }
+        DeployedChange { name: self.name.to_string().into(), change: change.into() }
     }
 }

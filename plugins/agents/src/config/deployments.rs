@@ -239,7 +239,7 @@ impl Deployments {
     pub(crate) fn status(&self) -> ConfigStatusOutput {
         let last = self.lock();
         let Some(record) = &last.record else {
-            let state = deploy_state::NONE.to_owned();
+            let state = deploy_state::NONE.into();
             return ConfigStatusOutput { state, ..ConfigStatusOutput::default() };
         };
         let files = record.files_in_force();
@@ -249,13 +249,17 @@ impl Deployments {
         };
         ConfigStatusOutput {
             deployment: record.deployment.clone(),
-            state: record.state.as_str().to_owned(),
-            caller: record.caller.clone(),
+            state: record.state.as_str().into(),
+            caller: record.caller.as_str().into(),
             deployed_at: record.deployed_at,
             confirm_by: last.deadline.map_or(0, |_| record.confirm_by),
-            reason: record.reason.clone(),
+            reason: record.reason.as_str().into(),
             files: files.keys().map(ToString::to_string).collect(),
-            modified: files.iter().filter(is_modified).map(|(name, _)| name.to_string()).collect(),
+            modified: files
+                .iter()
+                .filter(is_modified)
+                .map(|(name, _)| name.to_string().into())
+                .collect(),
         }
     }
 

@@ -77,9 +77,13 @@ fn decide_callers(
             "this node does not disclose its policies: `policy.tell_rules` is false",
         )
     };
-    let row = |CallerVerdict { caller, allowed, rule, approved_by }: CallerVerdict| {
-        ConfigCallerRow { caller, allowed, rule, approved_by: approved_by.unwrap_or_default() }
-    };
+    let row =
+        |CallerVerdict { caller, allowed, rule, approved_by }: CallerVerdict| ConfigCallerRow {
+            caller: caller.into(),
+            allowed,
+            rule: rule.into(),
+            approved_by: approved_by.unwrap_or_default().into(),
+        };
     let callers = cx.node.decide_callers(&agent, &action).ok_or_else(hidden)?;
     Ok(ConfigWhoOutput { callers: callers.into_iter().map(row).collect() })
 }

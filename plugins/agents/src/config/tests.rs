@@ -120,7 +120,11 @@ fn input(name: &str, files: &[(&str, &str)]) -> ConfigDeployInput {
 }
 
 fn described(output: &ConfigDeployOutput) -> Vec<String> {
-    output.changes.iter().map(|change| format!("{} {}", change.name, change.change)).collect()
+    output
+        .changes
+        .iter()
+        .map(|change| format!("{} {}", change.name.line(), change.change.line()))
+        .collect()
 }
 
 #[test]
@@ -187,7 +191,7 @@ fn unconfirmed_files_are_undone_by_the_next_daemon_too() {
     assert!(matches!(machine.confirm("d1"), Err(DeployError::Undone { .. })));
     assert!(matches!(machine.deploy("d1", &[]), Err(DeployError::Undone { .. })));
     let status = machine.deployments.status();
-    assert_eq!((status.state.as_str(), status.files.len()), (deploy_state::REVERTED, 0));
+    assert_eq!((status.state.raw(), status.files.len()), (deploy_state::REVERTED, 0));
     assert_eq!(status.reason, "it was not confirmed within 60 s");
 }
 
@@ -220,10 +224,7 @@ fn unusable_files_are_not_deployed() {
         assert_eq!(machine.read("facts.d/b"), None);
     }
     let status = machine.deployments.status();
-    assert_eq!(
-        (status.deployment.as_str(), status.state.as_str()),
-        ("d1", deploy_state::CONFIRMED)
-    );
+    assert_eq!((status.deployment.as_str(), status.state.raw()), ("d1", deploy_state::CONFIRMED));
     assert_eq!(machine.take_effects(), []);
     let link = machine.daemon.directory.join("facts.d/link");
     std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();

@@ -100,7 +100,7 @@ pub(crate) fn describe_barriers(
             after: barrier.after,
             expires: barrier.expires,
             missing: count,
-            missing_nodes: nodes.unwrap_or_default(),
+            missing_nodes: nodes.into_iter().flatten().map(Into::into).collect(),
         }
     };
     pending.open_barriers().map(row).collect()

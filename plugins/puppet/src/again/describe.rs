@@ -31,7 +31,8 @@ pub(crate) fn describe_state(
     } else if let Some(pending) = &state.pending {
         fill_pending(&mut output, pending);
     }
-    (output.state, output.text) = state_text(state, policy, now, waiting);
+    let (name, text) = state_text(state, policy, now, waiting);
+    (output.state, output.text) = (name.into(), text.into());
     output
 }
 
@@ -41,9 +42,9 @@ fn state_text(
     policy: &AgainPolicy,
     now: Millis,
     waiting: Option<&str>,
-) -> (String, String) {
+) -> (&'static str, String) {
     let in_seconds = |time: Millis| time.saturating_sub(now).div_ceil(1000);
-    let (name, text) = match state.next_step(policy, now) {
+    match state.next_step(policy, now) {
         NextStep::Idle if state.oscillating.is_some() => (
             "none",
             "successive runs make the same changes; `rpc again reset` permits further runs"
@@ -67,8 +68,7 @@ fn state_text(
             ("due", reason.to_owned())
         }
         NextStep::Suppress(reason) => ("due", format!("it does not begin: {}", reason.as_str())),
-    };
-    (name.to_owned(), text)
+    }
 }
 
 /// What a run waits for that has conditions.
@@ -100,8 +100,8 @@ fn describe_cause(cause: CausingRun) -> (Option<String>, Option<String>) {
 
 fn describe_reasons(reasons: &[AgainReason]) -> Vec<AgainReasonRow> {
     let row = |AgainReason { requester, reason, requests }: &AgainReason| AgainReasonRow {
-        requester: requester.clone(),
-        reason: reason.clone(),
+        requester: requester.as_str().into(),
+        reason: reason.as_str().into(),
         requests: *requests,
     };
     reasons.iter().map(row).collect()
@@ -119,13 +119,13 @@ pub(crate) fn describe_request(
     if ended.is_some() || state.pending.is_none() && state.running.is_none() {
         let ended = ended.or(state.history.back()).map(describe_entry);
         let detail = ended.map(|row| row.detail).unwrap_or_default();
-        let text = match detail.as_str() {
+        let text = match detail.raw() {
             "noop" => "would run again".to_owned(),
             detail => format!("no run begins: {detail}"),
         };
         return AgainRequestOutput {
-            state: "suppressed".to_owned(),
-            text,
+            state: "suppressed".into(),
+            text: text.into(),
             ..AgainRequestOutput::default()
         };
     }
@@ -142,24 +142,22 @@ pub(crate) fn describe_request(
 
 pub(crate) fn describe_entry(entry: &HistoryEntry) -> AgainHistoryRow {
     let (end, detail, by) = match &entry.end {
-        HistoryEnd::Ran { outcome } => ("ran", outcome.clone(), None),
-        HistoryEnd::Suppressed { reason, by } => {
-            ("suppressed", reason.as_str().to_owned(), by.clone())
-        }
+        HistoryEnd::Ran { outcome } => ("ran", outcome.as_str(), None),
+        HistoryEnd::Suppressed { reason, by } => ("suppressed", reason.as_str(), by.as_deref()),
     };
     let (cause_run, cause_transaction) = describe_cause(entry.cause.clone());
     AgainHistoryRow {
         id: entry.id.to_string(),
-        end: end.to_owned(),
-        detail,
-        by,
+        end: end.into(),
+        detail: detail.into(),
+        by: by.map(Into::into),
         run: entry.run.map(|run| run.to_string()),
         cause_run,
         cause_transaction,
         since: entry.since,
         at: entry.at,
         requests: entry.requests,
-        barrier: entry.barrier.clone(),
+        barrier: entry.barrier.as_deref().map(Into::into),
         reasons: describe_reasons(&entry.reasons),
     }
 }

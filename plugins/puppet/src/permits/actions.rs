@@ -16,8 +16,8 @@ use crate::permits::pool::PoolMember;
 /// The row of a member at this time of the broker.
 fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
     PoolMemberRow {
-        node: member.node.to_string(),
-        run: member.run.to_string(),
+        node: member.node.as_str().into(),
+        run: member.run.to_string().into(),
         fence: member.revision,
         priority: member.priority.into(),
         limit: if member.occupied || member.limit == u32::MAX { 0 } else { member.limit.into() },
@@ -44,7 +44,7 @@ pub(crate) async fn list_pools(
             members.iter().map(|member| member_row(member, at)).collect()
         };
         pools.push(PermitPoolRow {
-            pool: name.to_string(),
+            pool: name.to_string().into(),
             holders: rows(&holders),
             waiting: rows(&waiting),
         });

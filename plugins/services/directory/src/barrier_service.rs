@@ -166,7 +166,7 @@ async fn call_node(client: Client, call: RpcCall, node: Identity) {
     let action = call.action.clone();
     let mut problem = Some("no reply".to_owned());
     let called = client.run_call(call, |answer| {
-        problem = (!answer.is_ok()).then(|| answer.reply.statusmsg.clone());
+        problem = (!answer.is_ok()).then(|| answer.reply.statusmsg.raw().to_owned());
     });
     let problem = match called.await {
         Ok(_) => problem,

@@ -299,7 +299,7 @@ fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> 
         return Ok(reply.data.clone());
     }
     let message =
-        format!("{}.{} on {}: {}", reply.agent, reply.action, reply.sender, reply.statusmsg);
+        format!("{}.{} on {}: {}", reply.agent, reply.action, reply.sender, reply.statusmsg.raw());
     let is_final = match (&reply.reason, reply.statuscode) {
         (Some(ReplyReason::Denied { .. }), _) => true,
         (Some(_), _) => false,

@@ -65,9 +65,9 @@ impl NodeTurn {
         ScheduleEntry {
             at: self.at,
             slot: self.slot,
-            node: node.to_string(),
-            outcome: self.outcome.as_str().to_owned(),
-            reason: self.reason.clone(),
+            node: node.as_str().into(),
+            outcome: self.outcome.as_str().into(),
+            reason: self.reason.as_str().into(),
             took_ms: self.took_ms,
         }
     }

@@ -100,7 +100,7 @@ pub(crate) async fn perform(client: &Client, call: RpcCall) -> (TurnOutcome, Str
 
 fn describe_reply(received: &ReceivedReply) -> (TurnOutcome, String) {
     let reply = &received.reply;
-    let message = limit_reason(&reply.statusmsg);
+    let message = limit_reason(reply.statusmsg.raw());
     match (&reply.statuscode, &reply.reason) {
         (ReplyStatus::Ok, _) => {
             let word = |name: &str| reply.data.get(name).and_then(Value::as_str);

@@ -89,7 +89,7 @@ impl<'a> ScheduleView<'a> {
             nodes.filter(|known| known.last_outcome() == Some(outcome)).count()
         };
         let mut row = ScheduleRow {
-            name: self.name.to_string(),
+            name: self.name.to_string().into(),
             nodes: self.selected.len(),
             running: self.count_running(),
             missed: count(TurnOutcome::Missed),
@@ -98,25 +98,25 @@ impl<'a> ScheduleView<'a> {
         let (opened, schedule) = match &self.opened {
             Ok(opened) => opened,
             Err(error) => {
-                "refused".clone_into(&mut row.state);
-                row.reason = Some(muster_api::base::error_chain(error));
+                row.state = "refused".into();
+                row.reason = Some(muster_api::base::error_chain(error).into());
                 return row;
             }
         };
         let spec = schedule.spec();
-        row.author = opened.grant.author.to_string();
-        row.what = format!("{} {}", spec.agent, spec.action);
-        row.when = schedule.describe_timing();
-        row.filter = spec.filter.explain();
+        row.author = opened.grant.author.to_string().into();
+        row.what = format!("{} {}", spec.agent, spec.action).into();
+        row.when = schedule.describe_timing().into();
+        row.filter = spec.filter.explain().into();
         row.limit = spec.limit.map(std::num::NonZeroU32::get);
         row.ends = opened.ends_at();
         row.overdue = self.overdue().len();
-        if self.is_paused { "paused" } else { "active" }.clone_into(&mut row.state);
+        row.state = if self.is_paused { "paused" } else { "active" }.into();
         row.reason =
             self.records.schedule.as_ref().and_then(|stored| stored.pause.paused.as_ref()).map(
                 |pause| {
-                    let reason = pause.reason.as_deref().map(|reason| format!(": {reason}"));
-                    format!("paused by {}{}", pause.by, reason.unwrap_or_default())
+                    let reason = pause.reason.as_ref().map(|reason| format!(": {}", reason.raw()));
+                    format!("paused by {}{}", pause.by.raw(), reason.unwrap_or_default()).into()
                 },
             );
         if !self.is_paused {
@@ -150,7 +150,7 @@ impl<'a> ScheduleView<'a> {
 
     pub(crate) fn start_rows(&self, count: usize) -> Vec<ScheduleStartRow> {
         let starts = self.starts().into_iter().take(count);
-        starts.map(|(at, node)| ScheduleStartRow { node: node.to_string(), at }).collect()
+        starts.map(|(at, node)| ScheduleStartRow { node: node.as_str().into(), at }).collect()
     }
 
     pub(crate) fn seats(&self) -> SeatList {
@@ -180,7 +180,7 @@ impl<'a> ScheduleView<'a> {
         };
         let found = find_overdue(schedule, &self.seats(), &last_run, self.issued_at(), self.now);
         let row = |overdue: OverdueNode| ScheduleOverdueRow {
-            node: overdue.node.to_string(),
+            node: overdue.node.as_str().into(),
             last: overdue.last_run,
         };
         found.into_iter().map(row).collect()

@@ -85,7 +85,7 @@ fn configure_node(setup: &mut NodeSetup, offset: &Arc<AtomicI64>, effects: &Arc<
 /// The refusal names the clocks, and the age equals the offset.
 fn assert_refused(reply: &Reply, off: i64) {
     assert_eq!(reply.statuscode, ReplyStatus::Other, "{reply:?}");
-    assert!(reply.statusmsg.contains("compare the clocks"), "{}", reply.statusmsg);
+    assert!(reply.statusmsg.raw().contains("compare the clocks"), "{}", reply.statusmsg.raw());
     let Some(ReplyReason::Expired { age_ms }) = reply.reason else {
         panic!("{reply:?}");
     };

@@ -84,7 +84,11 @@ async fn full_disk_refuses_changes_and_permits_reads() {
     assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Ok);
     fixture.disk.fill();
     let refused = fixture.strike_until_refused().await;
-    assert!(refused.statusmsg.contains("could not store the request"), "{}", refused.statusmsg);
+    assert!(
+        refused.statusmsg.raw().contains("could not store the request"),
+        "{}",
+        refused.statusmsg.raw()
+    );
     let done = fixture.effects();
     assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Other);
     fixture.assert_reads_continue().await;
@@ -155,7 +159,7 @@ async fn refuses_unrecorded_changes(configuration: &str) -> (DiskFixture, Rpcd) 
     assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Ok);
     fixture.disk.fill();
     let refused = fixture.strike_until_refused().await;
-    assert!(refused.statusmsg.starts_with("refused, because"), "{}", refused.statusmsg);
+    assert!(refused.statusmsg.raw().starts_with("refused, because"), "{}", refused.statusmsg.raw());
     fixture.assert_reads_continue().await;
     fixture.disk.free_space();
     // The log retries with each record, and then succeeds.
@@ -166,7 +170,7 @@ async fn refuses_unrecorded_changes(configuration: &str) -> (DiskFixture, Rpcd) 
         }
         last = fixture.send_strike().await;
     }
-    assert_eq!(last.statuscode, ReplyStatus::Ok, "{}", last.statusmsg);
+    assert_eq!(last.statuscode, ReplyStatus::Ok, "{}", last.statusmsg.raw());
     fixture.effects();
     assert!(node.is_running(), "{}", node.log());
     (fixture, node)
@@ -184,7 +188,11 @@ async fn daemon_starts_on_a_full_disk_and_reports_refusals() {
     node = fixture.start().await;
     fixture.assert_reads_continue().await;
     let refused = fixture.strike_until_refused().await;
-    assert!(refused.statusmsg.contains("could not store the request"), "{}", refused.statusmsg);
+    assert!(
+        refused.statusmsg.raw().contains("could not store the request"),
+        "{}",
+        refused.statusmsg.raw()
+    );
     let done = fixture.effects();
     fixture.base.replay(&captured).await;
     let repeated = captured.len() as u64;
@@ -211,7 +219,11 @@ async fn daemon_with_read_only_state_starts_and_changes_nothing() {
     fixture.assert_reads_continue().await;
     let refused = fixture.send_strike().await;
     assert_eq!(refused.statuscode, ReplyStatus::Other);
-    assert!(refused.statusmsg.contains("could not store the request"), "{}", refused.statusmsg);
+    assert!(
+        refused.statusmsg.raw().contains("could not store the request"),
+        "{}",
+        refused.statusmsg.raw()
+    );
     fixture.base.replay(&captured).await;
     let repeated = captured.len() as u64;
     fixture.base.await_counter("replayed", repeated).await;

@@ -69,7 +69,7 @@ async fn captured_requests_are_not_repeated_after_losing_the_journal() {
             let stats = fixture.other.call_action(NODE, "rpcutil", "daemon_stats", json!({}));
             match stats.await.reply {
                 reply if reply.statuscode == ReplyStatus::Ok => Ok(()),
-                reply => Err(reply.statusmsg),
+                reply => Err(reply.statusmsg.raw().to_owned()),
             }
         })
         .await;
@@ -107,8 +107,8 @@ async fn await_strike(fixture: &FaultFixture) {
         if reply.statuscode == ReplyStatus::Ok {
             return Ok(());
         }
-        assert!(reply.statusmsg.contains("send it again"), "{}", reply.statusmsg);
-        Err(reply.statusmsg)
+        assert!(reply.statusmsg.raw().contains("send it again"), "{}", reply.statusmsg.raw());
+        Err(reply.statusmsg.raw().to_owned())
     })
     .await;
 }

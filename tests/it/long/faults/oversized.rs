@@ -30,7 +30,7 @@ async fn call_fill(
     let (stats, answers) = entry.finished();
     assert!(stats.missing.is_empty(), "no reply instead of an error: {stats:?}");
     let reply = &answers.values().next().unwrap().reply;
-    (reply.statuscode, reply.statusmsg.clone(), reply.reason.clone())
+    (reply.statuscode, reply.statusmsg.raw().to_owned(), reply.reason.clone())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -93,7 +93,11 @@ async fn disk_without_inodes_stops_nothing_silently() {
     let executed = base.effects().len();
     match reply.statuscode {
         ReplyStatus::Ok => assert_eq!(executed, 1),
-        _ => assert!(executed == 0 && reply.statusmsg.contains("space"), "{}", reply.statusmsg),
+        _ => assert!(
+            executed == 0 && reply.statusmsg.raw().contains("space"),
+            "{}",
+            reply.statusmsg.raw()
+        ),
     }
     let fact = json!({"fact": "identity"});
     let answer = base.other.call_action(NODE, "rpcutil", "get_fact", fact).await;

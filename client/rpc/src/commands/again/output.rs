@@ -1,5 +1,6 @@
 //! Renders runs of Puppet that were asked for by a run, and their history.
 
+use muster_base::NodeText;
 use muster_client::{NodeReply, RequestReport};
 use muster_contract::again::{
     AgainHistoryOutput, AgainHistoryRow, AgainListOutput, AgainReasonRow,
@@ -70,10 +71,10 @@ pub fn read_history(report: &RequestReport) -> Vec<AgainNodeEntry> {
 pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
     let row = |AgainNode { node, list }: &AgainNode| {
         let is_stopped = list.oscillating && list.state == "none";
-        let state = if is_stopped { "oscillating" } else { &list.state };
+        let state = if is_stopped { "oscillating".into() } else { list.state.line() };
         [
             node.to_string(),
-            state.to_owned(),
+            state.into_owned(),
             list.requests.to_string(),
             reasons_text(&list.reasons),
             list_text(list),
@@ -85,28 +86,27 @@ pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
 
 /// The state in a sentence, with the nodes that the run waits for.
 fn list_text(list: &AgainListOutput) -> String {
+    let text = list.text.line();
     let barriers = list.barriers.iter();
-    let Some(barrier) = barriers.max_by_key(|barrier| barrier.missing.unwrap_or_default()) else {
-        return list.text.clone();
+    let barrier = barriers.max_by_key(|barrier| barrier.missing.unwrap_or_default());
+    let Some((barrier, count)) = barrier.and_then(|barrier| Some((barrier, barrier.missing?)))
+    else {
+        return text.into_owned();
     };
-    let Some(count) = barrier.missing else { return list.text.clone() };
-    let names = barrier.missing_nodes.join(", ");
-    let more = count.saturating_sub(barrier.missing_nodes.len() as u64);
+    let names: Vec<_> = barrier.missing_nodes.iter().map(NodeText::line).collect();
+    let more = count.saturating_sub(names.len() as u64);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{}; not yet: {names}{more}", list.text)
+    format!("{text}; not yet: {}{more}", names.join(", "))
 }
 
 /// Renders one line per entry.
 pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
     let row = |AgainNodeEntry { node, entry }: &AgainNodeEntry| {
         let cause = entry.cause_run.as_ref().or(entry.cause_transaction.as_ref());
-        let mut end = match &entry.by {
-            Some(by) => format!("{}: {} by {by}", entry.end, entry.detail),
-            None => format!("{}: {}", entry.end, entry.detail),
-        };
-        if let Some(barrier) = &entry.barrier {
-            end = format!("{end}; {barrier}");
-        }
+        let by = entry.by.as_ref().map(|by| format!(" by {}", by.line())).unwrap_or_default();
+        let barrier = entry.barrier.as_ref().map(|barrier| format!("; {}", barrier.line()));
+        let (end, detail) = (entry.end.line(), entry.detail.line());
+        let end = format!("{end}: {detail}{by}{}", barrier.unwrap_or_default());
         [
             format_time_millis(entry.at),
             node.to_string(),
@@ -129,7 +129,7 @@ fn id_end(id: Option<&String>) -> String {
 /// The first reason, and the number of the others.
 fn reasons_text(reasons: &[AgainReasonRow]) -> String {
     let Some((first, others)) = reasons.split_first() else { return "-".to_owned() };
-    let first = format!("{}: {}", first.requester, first.reason);
+    let first = format!("{}: {}", first.requester.line(), first.reason.line());
     match others.len() {
         0 => first,
         more => format!("{first} (and {more} more)"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_base::{duration_millis, format_duration};
+use muster_base::{NodeText, duration_millis, format_duration};
 use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeReply, RequestReport};
 use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
 use muster_wire::identity::Identity;
@@ -50,7 +50,7 @@ struct DeployResultDocument<'a> {
     /// they were), `unconfirmed` (the node restores its earlier files), `no_reply`, or `not_completed` (the command ended early).
     result: &'static str,
     /// Why it did not succeed; null if it did.
-    message: Option<&'a str>,
+    message: Option<&'a NodeText>,
     /// How the daemon put the files in force: `reload`, `restart`, `nothing`; empty if unknown.
     effect: &'a str,
     /// The files that changed, or would change.
@@ -82,12 +82,13 @@ impl<'a> DeployView<'a> {
             }
             NodeDeployOutcome::Planned => format!("would change: {}", changes()),
             NodeDeployOutcome::Reverted => "the pending deployment was reverted".to_owned(),
-            NodeDeployOutcome::Failed(message) => format!("failed: {message}"),
+            NodeDeployOutcome::Failed(message) => format!("failed: {}", message.block()),
             NodeDeployOutcome::Unconfirmed(message) => format!(
-                "not confirmed: {message}; the node restores its earlier files within {}",
+                "not confirmed: {}; the node restores its earlier files within {}",
+                message.block(),
                 format_duration(self.confirm)
             ),
-            NodeDeployOutcome::NoReply(message) => format!("no reply: {message}"),
+            NodeDeployOutcome::NoReply(message) => format!("no reply: {}", message.block()),
             NodeDeployOutcome::NotCompleted => "not completed: the command ended early".to_owned(),
         }
     }
@@ -133,8 +134,10 @@ impl<'a> DeployView<'a> {
 
 fn describe_changes(changes: &[DeployedChange]) -> String {
     let names = changes.iter().take(SHOWN_FILES);
-    let mut texts: Vec<String> =
-        names.map(|DeployedChange { name, change }| format!("{name} {change}")).collect();
+    let describe = |DeployedChange { name, change }: &DeployedChange| {
+        format!("{} {}", name.line(), change.line())
+    };
+    let mut texts: Vec<String> = names.map(describe).collect();
     match changes.len().saturating_sub(SHOWN_FILES) {
         0 => {}
         more => texts.push(format!("{more} more")),
@@ -178,9 +181,9 @@ pub fn render_states(states: &[NodeConfigState], width: usize) -> String {
         let text = |text: String| if is_none { "-".to_owned() } else { text };
         [
             node.to_string(),
-            status.state.clone(),
+            status.state.line().into_owned(),
             text(format_time_millis(status.deployed_at)),
-            text(status.caller.clone()),
+            text(status.caller.line().into_owned()),
             text(status.files.len().to_string()),
             describe_note(status),
         ]
@@ -191,7 +194,7 @@ pub fn render_states(states: &[NodeConfigState], width: usize) -> String {
 
 fn describe_note(status: &ConfigStatusOutput) -> String {
     if !status.reason.is_empty() {
-        return status.reason.clone();
+        return status.reason.line().into_owned();
     }
     if status.confirm_by > 0 {
         return format!("restores the earlier files at {}", format_time_millis(status.confirm_by));

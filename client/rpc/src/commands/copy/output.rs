@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use indicatif::BinaryBytes;
-use muster_base::{duration_millis, format_duration};
+use muster_base::{NodeText, duration_millis, format_duration};
 use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -59,7 +59,7 @@ struct CopyResultDocument<'a> {
     /// `copied`, `unchanged`, `attributes` (only mode, owner or group was set), `failed`, `no_reply`, or `not_completed` (the command ended early).
     result: &'static str,
     /// Why the copy failed; null if it did not.
-    message: Option<&'a str>,
+    message: Option<&'a NodeText>,
     /// Size of the file in bytes; 0 if unknown.
     bytes: u64,
     /// Bytes that an interrupted copy had left, and that were not copied again.
@@ -111,8 +111,8 @@ impl<'a> CopyView<'a> {
             }
             NodeCopyOutcome::Unchanged => "unchanged".to_owned(),
             NodeCopyOutcome::AttributesSet => "content unchanged, attributes set".to_owned(),
-            NodeCopyOutcome::Failed(message) => format!("failed: {message}"),
-            NodeCopyOutcome::NoReply(message) => format!("no reply: {message}"),
+            NodeCopyOutcome::Failed(message) => format!("failed: {}", message.block()),
+            NodeCopyOutcome::NoReply(message) => format!("no reply: {}", message.block()),
             NodeCopyOutcome::NotCompleted => "not completed: the command ended early".to_owned(),
         }
     }
@@ -208,8 +208,8 @@ mod tests {
             NodeCopyOutcome::Copied,
             NodeCopyOutcome::Unchanged,
             NodeCopyOutcome::AttributesSet,
-            NodeCopyOutcome::Failed("/srv is a directory\u{1b}[2J".to_owned()),
-            NodeCopyOutcome::NoReply("not connected at the start".to_owned()),
+            NodeCopyOutcome::Failed("/srv is a directory\u{1b}[2J".into()),
+            NodeCopyOutcome::NoReply("not connected at the start".into()),
             NodeCopyOutcome::NotCompleted,
         ];
         let nodes = (1..).zip(outcomes).map(|(number, outcome)| {

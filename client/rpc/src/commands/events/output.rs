@@ -1,6 +1,6 @@
 //! Renders fleet events: one line each, for people or as JSON.
 
-use muster_base::format_rfc3339;
+use muster_base::{NodeText, format_rfc3339};
 use muster_wire::event::FleetEvent;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::display::time::format_time_millis;
 /// Renders an event as a line: time, node, kind and text.
 pub fn render_event(event: &FleetEvent) -> String {
     let time = format_time_millis(event.time);
-    let (node, kind, text) = (&event.sender, &event.kind, &event.text);
+    let (node, kind, text) = (&event.sender, &event.kind, event.text.block());
     let kind = kind.as_str();
     let bad_ends = ["_failed", "_timeout", "_problem", "_flapping_start"];
     let is_bad = bad_ends.iter().any(|end| kind.ends_with(end));
@@ -27,7 +27,7 @@ pub struct EventLine<'a> {
     id: String,
     sender: &'a str,
     kind: &'a str,
-    text: &'a str,
+    text: &'a NodeText,
     time_utc: String,
     // Details, which the kind defines.
     data: &'a Map<String, Value>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use console::measure_text_width;
-use muster_base::format_duration;
+use muster_base::{NodeText, format_duration};
 use muster_client::{NodeReply, RequestReport};
 use muster_contract::rpcutil::{
     AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
@@ -111,8 +111,8 @@ fn first_reply(report: &RequestReport) -> Option<&NodeReply> {
 fn render_agent_problems(problems: &[AgentProblemRow]) -> String {
     let mut page = TextPage::default();
     for AgentProblemRow { path, problem, .. } in problems {
-        page.push_line(format_args!("      {path}"));
-        page.push_line(format_args!("         {problem}"));
+        page.push_line(format_args!("      {}", path.block()));
+        page.push_line(format_args!("         {}", problem.block()));
     }
     page.into_text()
 }
@@ -145,7 +145,7 @@ pub struct NodeInventoryDocument<'a> {
     node: &'a Identity,
     inventory: Option<&'a Map<String, Value>>,
     daemon_stats: Option<&'a Map<String, Value>>,
-    errors: Vec<&'a str>,
+    errors: Vec<&'a NodeText>,
     request_stats: [RequestStatsDocument<'a>; 2],
 }
 
@@ -159,7 +159,7 @@ impl<'a> NodeInventoryDocument<'a> {
             node,
             inventory: first_reply(known).map(|reply| &reply.data),
             daemon_stats: first_reply(statistics).map(|reply| &reply.data),
-            errors: failed.map(|reply| reply.message.raw()).collect(),
+            errors: failed.map(|reply| &reply.message).collect(),
             request_stats: [
                 RequestStatsDocument::new(&known.stats),
                 RequestStatsDocument::new(&statistics.stats),

@@ -130,7 +130,7 @@ fn reply_status_line(answer: &JobReply) -> String {
     if answer.is_ok() {
         return words.to_owned();
     }
-    format!("{words}: {}", answer.statusmsg)
+    format!("{words}: {}", answer.statusmsg.block())
 }
 
 /// The document of a difference.

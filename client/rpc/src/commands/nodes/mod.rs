@@ -155,7 +155,7 @@ async fn forget_nodes(
                 DirectoryError::Refused(reason) | DirectoryError::Invalid(reason),
             )) => {
                 has_failed = true;
-                cx.printer.print_error(reason);
+                cx.printer.print_error(reason.block());
             }
             Err(error) => return Err(error.into()),
         }

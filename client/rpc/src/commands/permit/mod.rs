@@ -5,7 +5,7 @@ pub mod output;
 
 use muster_calls::{CountOrPercent, choose_nodes};
 use muster_client::{FleetConnection, RequestReport};
-use muster_contract::permit::PermitPoolRow;
+use muster_contract::permit::{PermitPoolRow, PoolMemberRow};
 
 use crate::commands::permit::args::{PermitCommand, PermitReleaseArgs};
 use crate::commands::permit::output::{
@@ -110,9 +110,11 @@ async fn release_permits(args: PermitReleaseArgs, cx: CommandContext<'_>) -> Com
         let report = query_pools(Some(&pool), &FilterArgs::default(), false, cx).await?;
         let pools = read_pools(&report);
         let holders = pools.iter().flat_map(|pool| &pool.holders);
-        let live: Vec<_> = holders.filter(|holder| nodes.contains(&holder.node)).collect();
+        let is_named =
+            |holder: &&PoolMemberRow| nodes.iter().any(|node| holder.node == node.as_str());
+        let live: Vec<_> = holders.filter(is_named).collect();
         if !live.is_empty() && !is_terminal() {
-            let nodes = live.iter().map(|holder| holder.node.clone()).collect();
+            let nodes = live.iter().map(|holder| holder.node.line().into_owned()).collect();
             return Err(PromptError::LiveHolders { pool, nodes }.into());
         }
         let question = release_question(&pool, &live);

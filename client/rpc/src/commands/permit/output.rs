@@ -29,7 +29,7 @@ pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolRow> {
 pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
     let row = |pool: &PermitPoolRow| {
         [
-            pool.pool.clone(),
+            pool.pool.line().into_owned(),
             pool.holders.len().to_string(),
             limit_text(pool),
             pool.waiting.len().to_string(),
@@ -41,7 +41,7 @@ pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
 pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
-        let name = &pool.pool;
+        let name = pool.pool.line();
         let (in_use, waiting) = (pool.holders.len(), pool.waiting.len());
         let limit = limit_text(pool);
         page.push_line(format_args!(
@@ -62,21 +62,21 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
 }
 
 fn member_cells(member: &PoolMemberRow) -> [String; 6] {
-    let run = if member.occupied { "not by Muster" } else { &member.run };
+    let run = if member.occupied { "not by Muster".into() } else { member.run.line() };
     [
-        member.node.clone(),
+        member.node.line().into_owned(),
         member.fence.to_string(),
         member.priority.to_string(),
         format_duration(Duration::from_secs(member.age)),
         format_duration(Duration::from_secs(member.expires)),
-        run.to_owned(),
+        run.into_owned(),
     ]
 }
 
 pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
     for holder in holders {
-        let (node, run) = (&holder.node, &holder.run);
+        let (node, run) = (holder.node.line(), holder.run.line());
         let (fence, age) = (holder.fence, format_duration(Duration::from_secs(holder.age)));
         page.push_line(format_args!(
             "{node} has permit {fence} of {pool} for run {run} since {age}; the run will be stopped"

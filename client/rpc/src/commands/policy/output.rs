@@ -266,12 +266,14 @@ pub fn read_callers(report: &RequestReport) -> Vec<NodeCaller> {
 /// Renders a line for each node and caller.
 pub fn render_callers(rows: &[NodeCaller], width: usize) -> String {
     let row = |NodeCaller { node, row }: &NodeCaller| {
-        let verdict = match (row.allowed, row.approved_by.as_str()) {
-            (false, _) => "denied".to_owned(),
-            (true, "") => "allowed".to_owned(),
-            (true, approvers) => format!("allowed if approved by one of: {approvers}"),
+        let verdict = if !row.allowed {
+            "denied".into()
+        } else if row.approved_by.is_empty() {
+            "allowed".into()
+        } else {
+            format!("allowed if approved by one of: {}", row.approved_by.line()).into()
         };
-        [node.to_string(), row.caller.clone(), verdict, row.rule.clone()]
+        [node.as_str().into(), row.caller.line(), verdict, row.rule.line()]
     };
     Table::new(["NODE", "CALLER", "VERDICT", "RULE"]).rows(rows.iter().map(row)).render_rows(width)
 }

@@ -37,7 +37,7 @@ async fn send_commands(
             continue;
         }
         let NodeControlOutput { state, changed, .. } = reply.typed_outputs();
-        let result = if changed { action } else { "nothing to do" };
+        let (result, state) = (if changed { action } else { "nothing to do" }, state.line());
         cx.printer.print_line(format_args!("{node}: {GOOD}{result}{GOOD:#} ({state})"))?;
     }
     Ok(exit)

@@ -1,6 +1,8 @@
 //! Renders the provisioning of new nodes: a table, a history, one line per change, a document.
 
-use muster_base::format_duration;
+use std::borrow::Cow;
+
+use muster_base::{NodeText, format_duration};
 use muster_contract::provisioner::{
     ProvisionedNodeRow, ProvisionerStatusOutput, ProvisioningState,
 };
@@ -36,9 +38,10 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
     let counts: Vec<String> =
         overview.counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let counts = if counts.is_empty() { "no nodes".to_owned() } else { counts.join(", ") };
-    let leader = match &*overview.leader {
-        "" => "no leader".to_owned(),
-        leader => format!("leader: {leader}"),
+    let leader = if overview.leader.is_empty() {
+        "no leader".to_owned()
+    } else {
+        format!("leader: {}", overview.leader.line())
     };
     page.push_line(format_args!("{counts}; {leader}"));
     if overview.more > 0 {
@@ -47,21 +50,21 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
     page.into_text()
 }
 
-fn table_cells(node: &ProvisionedNodeRow) -> [String; 7] {
-    let state = if node.paused { "paused" } else { &node.state };
+fn table_cells(node: &ProvisionedNodeRow) -> [Cow<'_, str>; 7] {
+    let state = if node.paused { "paused".into() } else { node.state.line() };
     let step = match node.attempt {
-        0 | 1 => node.step.clone(),
-        attempt => format!("{} ({attempt}.)", node.step),
+        0 | 1 => node.step.line(),
+        attempt => format!("{} ({attempt}.)", node.step.line()).into(),
     };
     let took = std::time::Duration::from_millis(node.changed.saturating_sub(node.since));
     [
-        node.node.clone(),
-        state.to_owned(),
+        node.node.line(),
+        state,
         step,
-        node.done.len().to_string(),
-        format_duration(took),
-        node.master.clone(),
-        node.error.clone(),
+        node.done.len().to_string().into(),
+        format_duration(took).into(),
+        node.master.line(),
+        node.error.line(),
     ]
 }
 
@@ -71,7 +74,10 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
     for node in &overview.nodes {
         page.push_gap();
         for entry in &node.history {
-            let cells = fixed_cells([20, 9, 0], [&entry.step, &entry.what, &entry.words]);
+            let cells = fixed_cells(
+                [20, 9, 0],
+                [&entry.step, &entry.what, &entry.words].map(NodeText::line),
+            );
             page.push_line(format_args!("{}  {cells}", format_millis(entry.at)));
         }
     }
@@ -83,7 +89,7 @@ pub fn describe_changes(
     previous: Option<&ProvisionerStatusOutput>,
     current: &ProvisionerStatusOutput,
 ) -> Vec<String> {
-    let previous_row = |name: &str| previous?.nodes.iter().find(|node| node.node == name);
+    let previous_row = |name: &NodeText| previous?.nodes.iter().find(|node| node.node == *name);
     let progress = |node: &ProvisionedNodeRow| {
         (node.state.clone(), node.step.clone(), node.done.len(), node.attempt)
     };
@@ -91,13 +97,15 @@ pub fn describe_changes(
         previous_row(&node.node).is_none_or(|old| progress(old) != progress(node))
     };
     let describe = |node: &ProvisionedNodeRow| {
-        let detail = match (&*node.step, &*node.error) {
-            ("", _) => node.done.last().map_or(String::new(), |step| format!("after {step}")),
-            (step, "") => format!("at {step}"),
-            (step, error) => format!("at {step}: {error}"),
+        let (step, error) = (node.step.line(), node.error.line());
+        let detail = match (&*step, &*error) {
+            ("", _) => node.done.last().map(|step| format!("after {}", step.line())),
+            (step, "") => Some(format!("at {step}")),
+            (step, error) => Some(format!("at {step}: {error}")),
         };
+        let detail = detail.unwrap_or_default();
         let at = format_millis(node.changed);
-        let (name, state) = (&node.node, &node.state);
+        let (name, state) = (node.node.line(), node.state.line());
         format!("{at}  {name}  {state}  {detail}").trim_end().to_owned()
     };
     current.nodes.iter().filter(has_changed).map(describe).collect()

@@ -69,7 +69,7 @@ fn job_limit(job: &SavedJob) -> Option<usize> {
 
 fn answer_outcome(reply: &JobReply) -> RunOutcome {
     let JobReply { statuscode, reason, statusmsg, data, .. } = reply;
-    RunOutcome::from_saved_reply(*statuscode, reason.as_ref(), statusmsg, data.clone())
+    RunOutcome::from_saved_reply(*statuscode, reason.as_ref(), statusmsg.clone(), data.clone())
 }
 
 fn remaining_limits(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> RolloutLimits {

@@ -67,7 +67,7 @@ impl PuppetOutput<'_> {
     ) -> Result<(), PrintError> {
         self.log_message(&format!("Found {} hosts", order.len()));
         for (node, message) in &runs.disabled {
-            self.log_message(&format!("{node} skipped: disabled: {message}"));
+            self.log_message(&format!("{node} skipped: disabled: {}", message.block()));
         }
         if let PuppetOutputForm::Lines = self.form {
             self.print_line(&PuppetRunsJsonLine::found(order, runs))?;

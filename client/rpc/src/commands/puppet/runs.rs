@@ -277,7 +277,7 @@ impl PuppetSession<'_> {
         let failed = report.replies.iter().filter(|reply| !reply.is_ok()).map(|reply| {
             let NodeReply { node, status, reason, message, data, .. } = reply;
             let reason = reason.as_ref();
-            (node, RunOutcome::from_saved_reply(*status, reason, message.raw(), data.clone()))
+            (node, RunOutcome::from_saved_reply(*status, reason, message.clone(), data.clone()))
         });
         runs.ended.extend(silent.chain(failed).map(|(node, outcome)| {
             (node.clone(), EndedRun { run: Uuid::nil(), outcome, earlier: false })

@@ -48,7 +48,7 @@ impl SimulationDocument {
     pub fn new(simulation: &ScheduleSimulation, seats: &SeatList, from: Millis) -> Self {
         let names: Vec<String> = seats.iter().map(|(_, seat)| seat.node.to_string()).collect();
         let starts = simulation.runs.iter().take(MAX_DOCUMENT_STARTS).filter_map(|run| {
-            let node = names.get(usize::try_from(run.seat).ok()?)?.clone();
+            let node = names.get(usize::try_from(run.seat).ok()?)?.as_str().into();
             Some(ScheduleStartRow { node, at: run.at })
         });
         let curve = load_curve(&simulation.runs, from, simulation.until, LOAD_PARTS);
@@ -86,7 +86,7 @@ pub fn render_simulation(document: &SimulationDocument, screen: Screen) -> Strin
     }
     page.push_gap();
     for start in document.starts.iter().take(MAX_LISTED_STARTS) {
-        page.push_line(format_args!("{}  {}", format_time_millis(start.at), start.node));
+        page.push_line(format_args!("{}  {}", format_time_millis(start.at), start.node.line()));
     }
     if *total > MAX_LISTED_STARTS {
         page.push_line(format_args!("and {} more", total - MAX_LISTED_STARTS));

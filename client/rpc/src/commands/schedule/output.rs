@@ -1,5 +1,7 @@
 //! Renders schedules: a list, one schedule, its history, and the question before one is added. Texts of the service are escaped.
 
+use std::borrow::Cow;
+
 use muster_base::format_millis;
 use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleEntry, ScheduleHistoryOutput, ScheduleListOutput,
@@ -43,10 +45,9 @@ pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
         page.push_gap();
     }
     if let Some(pause) = &list.paused {
-        let by = &pause.by;
-        let at = format_time_millis(pause.at);
-        let reason = pause.reason.as_deref();
-        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let (by, at) = (pause.by.line(), format_time_millis(pause.at));
+        let reason = pause.reason.as_ref().map(|reason| format!(": {}", reason.block()));
+        let reason = reason.unwrap_or_default();
         page.push_line(format_args!("all schedules are paused by {by} since {at}{reason}"));
     }
     match &list.leader {
@@ -56,17 +57,17 @@ pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {
     page.into_text()
 }
 
-fn list_cells(row: &ScheduleRow) -> [String; 9] {
+fn list_cells(row: &ScheduleRow) -> [Cow<'_, str>; 9] {
     [
-        row.name.clone(),
-        row.state.clone(),
-        row.what.clone(),
-        row.when.clone(),
-        row.nodes.to_string(),
-        row.running.to_string(),
-        row.missed.to_string(),
-        row.overdue.to_string(),
-        optional_time(row.next),
+        row.name.line(),
+        row.state.line(),
+        row.what.line(),
+        row.when.line(),
+        row.nodes.to_string().into(),
+        row.running.to_string().into(),
+        row.missed.to_string().into(),
+        row.overdue.to_string().into(),
+        optional_time(row.next).into(),
     ]
 }
 
@@ -81,16 +82,18 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     let mut line = |name: &str, text: &str| {
         page.push_labels(0, 10, [(format!("{name}:"), text)]);
     };
-    line("Name", &row.name);
-    line("Author", &row.author);
-    line("What", &row.what);
-    line("When", &row.when);
+    for (name, text) in
+        [("Name", &row.name), ("Author", &row.author), ("What", &row.what), ("When", &row.when)]
+    {
+        line(name, &text.block());
+    }
     for (name, text) in terms(&shown.spec) {
         line(name, &text);
     }
-    line("Filter", if row.filter.is_empty() { "all nodes with the agent" } else { &row.filter });
-    let reason = row.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    line("State", &format!("{}{reason}", row.state));
+    let filter = row.filter.block();
+    line("Filter", if filter.is_empty() { "all nodes with the agent" } else { &filter });
+    let reason = row.reason.as_ref().map(|reason| format!(" ({})", reason.block()));
+    line("State", &format!("{}{}", row.state.line(), reason.unwrap_or_default()));
     let limit = row.limit.map(|limit| format!(", {limit} at once")).unwrap_or_default();
     line("Nodes", &format!("{}{limit}, {} running", row.nodes, row.running));
     let outcomes = shown.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}"));
@@ -150,7 +153,7 @@ fn peak_text(shown: &ScheduleShowOutput) -> String {
     let ScheduleShowOutput { peak, balanced_peak, .. } = shown;
     let runs = format!("{peak} {} at once", if *peak == 1 { "run" } else { "runs" });
     if balanced_peak < peak {
-        let name = &shown.schedule.name;
+        let name = shown.schedule.name.line();
         format!("{runs}, or {balanced_peak} after `rpc schedule rebalance {name}`")
     } else {
         runs
@@ -162,7 +165,7 @@ fn push_nodes<T, const N: usize>(
     page: &mut TextPage,
     (title, heading): (&str, [&str; N]),
     nodes: &[T],
-    cells: fn(&T) -> [String; N],
+    cells: impl Fn(&T) -> [Cow<'_, str>; N],
     width: usize,
 ) {
     if nodes.is_empty() {
@@ -177,17 +180,17 @@ fn push_nodes<T, const N: usize>(
     }
 }
 
-fn start_cells(start: &ScheduleStartRow) -> [String; 2] {
-    [start.node.clone(), format_time_millis(start.at)]
+fn start_cells(start: &ScheduleStartRow) -> [Cow<'_, str>; 2] {
+    [start.node.line(), format_time_millis(start.at).into()]
 }
 
-fn overdue_cells(row: &ScheduleOverdueRow) -> [String; 2] {
+fn overdue_cells(row: &ScheduleOverdueRow) -> [Cow<'_, str>; 2] {
     let last = row.last.map_or_else(|| "never".to_owned(), format_time_millis);
-    [row.node.clone(), last]
+    [row.node.line(), last.into()]
 }
 
-fn missed_cells(entry: &ScheduleEntry) -> [String; 3] {
-    [entry.node.clone(), format_time_millis(entry.slot), entry.reason.clone()]
+fn missed_cells(entry: &ScheduleEntry) -> [Cow<'_, str>; 3] {
+    [entry.node.line(), format_time_millis(entry.slot).into(), entry.reason.line()]
 }
 
 /// Renders one line per turn of a node.
@@ -199,13 +202,14 @@ pub fn render_schedule_history(history: &ScheduleHistoryOutput, width: usize) ->
             took => format_millis(took),
         };
         let cells = [
-            format_time_millis(entry.at),
-            entry.node.clone(),
-            entry.outcome.clone(),
-            took,
-            entry.reason.clone(),
+            format_time_millis(entry.at).into(),
+            entry.node.line(),
+            entry.outcome.line(),
+            took.into(),
+            entry.reason.line(),
         ];
-        let is_bad = matches!(&*entry.outcome, "failed" | "refused" | "no_answer" | "missed");
+        let is_bad =
+            ["failed", "refused", "no_answer", "missed"].iter().any(|bad| entry.outcome == *bad);
         table.row(cells).failed_if(is_bad);
     }
     table.render_rows(width)
@@ -234,7 +238,7 @@ pub fn render_added_schedule(added: &ScheduleAddOutput, wanted_end: Millis) -> S
         Some(nodes) => format!("{} now", count_text(nodes, "node matches", "nodes match")),
         None => "the service does not know the nodes yet".to_owned(),
     };
-    page.push_line(format_args!("{verb} {}: {nodes}", added.name));
+    page.push_line(format_args!("{verb} {}: {nodes}", added.name.line()));
     let ends = format_time_millis(added.ends);
     if added.ends < wanted_end {
         page.push_line(format_args!("ends {ends}, with your credentials"));

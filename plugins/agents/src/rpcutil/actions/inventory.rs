@@ -73,6 +73,10 @@ fn collective_names(cx: &CallContext) -> Vec<String> {
 
 /// Agents of the node that could not be loaded.
 fn list_agent_problems(cx: &CallContext) -> Vec<AgentProblemRow> {
-    let row = |AgentProblem { agent, path, problem }| AgentProblemRow { agent, path, problem };
+    let row = |AgentProblem { agent, path, problem }| AgentProblemRow {
+        agent,
+        path: path.into(),
+        problem: problem.into(),
+    };
     cx.node.agent_problems().into_iter().map(row).collect()
 }

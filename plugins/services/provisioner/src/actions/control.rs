@@ -51,8 +51,8 @@ fn parse_node(input: &NodeControlInput) -> Result<Identity, ActionError> {
 
 fn build_output((record, changed): (NodeRecord, bool)) -> NodeControlOutput {
     NodeControlOutput {
-        node: record.identity.to_string(),
-        state: record.state.as_str().to_owned(),
+        node: record.identity.as_str().into(),
+        state: record.state.as_str().into(),
         changed,
     }
 }

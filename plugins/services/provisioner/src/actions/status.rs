@@ -34,7 +34,7 @@ pub(crate) async fn list_nodes(
     }
     let leader = handle.current_leader().await?;
     Ok(ProvisionerStatusOutput {
-        leader: leader.map_or(String::new(), |leader| leader.host.to_string()),
+        leader: leader.map(|leader| leader.host.as_str().into()).unwrap_or_default(),
         counts,
         nodes,
         more,
@@ -42,24 +42,24 @@ pub(crate) async fn list_nodes(
 }
 
 fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
-    let text = |name: &str| record.text_value(name).unwrap_or_default().to_owned();
+    let text = |name: &str| record.text_value(name).unwrap_or_default();
     let row = |entry: &crate::record::HistoryEntry| NodeHistoryRow {
         at: entry.at,
-        step: entry.step.clone(),
-        what: event_kind_name(entry.what).to_owned(),
-        words: entry.words.clone(),
+        step: entry.step.as_str().into(),
+        what: event_kind_name(entry.what).into(),
+        words: entry.words.as_str().into(),
     };
     let current = record.current.as_ref();
     ProvisionedNodeRow {
-        node: record.identity.to_string(),
-        state: record.state.as_str().to_owned(),
-        step: current.map_or(String::new(), |current| current.step.to_string()),
+        node: record.identity.as_str().into(),
+        state: record.state.as_str().into(),
+        step: current.map(|current| current.step.to_string().into()).unwrap_or_default(),
         attempt: current.map_or(0, |current| current.attempt.into()),
-        done: record.done.iter().map(ToString::to_string).collect(),
+        done: record.done.iter().map(|step| step.to_string().into()).collect(),
         paused: record.paused,
-        error: record.error.clone().unwrap_or_default(),
-        master: text("master"),
-        serial: text("serial"),
+        error: record.error.as_deref().unwrap_or_default().into(),
+        master: text("master").into(),
+        serial: text("serial").to_owned(),
         since: record.since,
         changed: record.changed,
         history: if history { record.history.iter().map(row).collect() } else { Vec::new() },

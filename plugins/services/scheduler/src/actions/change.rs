@@ -36,7 +36,7 @@ pub(super) async fn add(
     let nodes = nodes.map_err(SchedulerError::from)?;
     let next = nodes.as_ref().map(|nodes| first_starts(&schedule, nodes.len(), handle.now()));
     Ok(ScheduleAddOutput {
-        name: name.to_string(),
+        name: name.to_string().into(),
         id: opened.grant.id.to_string(),
         ends: opened.ends_at(),
         nodes: nodes.map(|nodes| nodes.len()),
@@ -110,8 +110,11 @@ pub(super) async fn pause(
     cx: CallContext,
     input: SchedulePauseInput,
 ) -> Result<ScheduleChangeOutput, ActionError> {
-    let pause =
-        SchedulePauseRow { by: cx.caller.to_string(), at: handle.now(), reason: input.reason };
+    let pause = SchedulePauseRow {
+        by: cx.caller.to_string().into(),
+        at: handle.now(),
+        reason: input.reason.map(Into::into),
+    };
     let name = select(input.name.as_deref(), input.all)?;
     set_pause(&handle, name, Some(pause)).await
 }

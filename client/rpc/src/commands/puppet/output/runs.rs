@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_base::{duration_millis, format_duration, format_rfc3339};
+use muster_base::{NodeText, duration_millis, format_duration, format_rfc3339};
 use muster_calls::runs::{ConcurrencyStats, RunOutcome};
 use muster_client::{EndedRun, PuppetRunsReport, RunLogLine};
 use muster_wire::Millis;
@@ -47,6 +47,7 @@ pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     } else {
         ""
     };
+    let message = message.block();
     format!("{node}: {style}{class}{style:#}: {message}{attached_note}")
 }
 
@@ -139,7 +140,7 @@ pub struct PuppetRunsDocument<'a> {
     failed: usize,
     nodes: Vec<PuppetRunDocument<'a>>,
     /// Nodes that were skipped because Puppet is disabled, with the reason.
-    disabled: &'a BTreeMap<Identity, String>,
+    disabled: &'a BTreeMap<Identity, NodeText>,
     not_asked: &'a BTreeSet<Identity>,
     /// Why some nodes were sent no request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,7 +160,7 @@ pub struct PuppetRunDocument<'a> {
     /// Outcome class.
     class: &'a str,
     /// Outcome in a sentence.
-    message: &'a str,
+    message: &'a NodeText,
     /// The run id; for a repeated id the node returns the same result.
     run: String,
     /// Whether the outcome was already stored in the resumed job.
@@ -246,7 +247,7 @@ pub enum PuppetRunsJsonLine<'a> {
         /// The nodes.
         nodes: Vec<&'a Identity>,
         /// Nodes that are skipped because Puppet is disabled, with the reason.
-        disabled: &'a BTreeMap<Identity, String>,
+        disabled: &'a BTreeMap<Identity, NodeText>,
         /// Maximum number of concurrent runs.
         #[serde(skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
@@ -353,7 +354,7 @@ mod tests {
             ("web4", outcome(1, serde_json::json!({"class": "locked"}))),
             ("web5", RunOutcome::without_reply("no_answer", "silent")),
         ]);
-        bad.disabled.insert("db1".parse().unwrap(), "moving".to_owned());
+        bad.disabled.insert("db1".parse().unwrap(), "moving".into());
         bad.not_asked = (1..9).map(|n| format!("mail{n}").parse().unwrap()).collect();
         bad.halt = Some(RolloutStopReason::Failures { failed: 3, allowed: 2 });
         let mut without_runs =

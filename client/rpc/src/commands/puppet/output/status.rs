@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_base::format_duration;
+use muster_base::{NodeText, format_duration};
 use muster_client::{NodeReply, PuppetRunsReport, RequestReport};
 use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
 use muster_wire::identity::Identity;
@@ -22,13 +22,13 @@ const MAX_IDLE_REASONS: usize = 4;
 pub struct PuppetNodeState {
     node: Identity,
     /// `applying a catalog`, `idling`, `stopped` or `disabled`.
-    status: String,
+    status: NodeText,
     enabled: bool,
     applying: bool,
     idling: bool,
     daemon_present: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    disable_message: Option<String>,
+    disable_message: Option<NodeText>,
     /// When the last run ended, in seconds since 1970; 0 if there was none.
     lastrun: u64,
     /// Seconds since then.
@@ -54,7 +54,7 @@ pub struct PuppetNodeState {
     /// Number of pending refreshes.
     pending: u64,
     /// The state in a sentence.
-    message: String,
+    message: NodeText,
 }
 
 /// Parses the successful replies to `puppet status`, by node.
@@ -76,7 +76,7 @@ impl PuppetNodeState {
             applying: output.applying,
             idling: output.idling,
             daemon_present: output.daemon_present,
-            disable_message: Some(output.disable_message).filter(is_present),
+            disable_message: Some(output.disable_message).filter(|text| !text.is_empty()),
             lastrun: output.lastrun,
             since_lastrun: output.since_lastrun,
             last_class: output.last_class,
@@ -94,7 +94,7 @@ impl PuppetNodeState {
         &self.node
     }
 
-    pub fn disable_reason(&self) -> Option<String> {
+    pub fn disable_reason(&self) -> Option<NodeText> {
         (!self.enabled).then(|| self.disable_message.clone().unwrap_or_default())
     }
 
@@ -102,7 +102,7 @@ impl PuppetNodeState {
     fn note_text(&self) -> String {
         let mut notes = Vec::new();
         if let Some(message) = &self.disable_message {
-            notes.push(message.to_owned());
+            notes.push(message.line().into_owned());
         }
         match (&self.progress, self.holder.as_deref()) {
             (Some(state), _) => {
@@ -147,7 +147,12 @@ pub fn render_status_table(
             0 => "never".to_owned(),
             _ => format!("{} ago", format_duration(Duration::from_secs(state.since_lastrun))),
         };
-        table.row([state.node.to_string(), state.status.clone(), last, state.note_text()]);
+        table.row([
+            state.node.to_string(),
+            state.status.line().into_owned(),
+            last,
+            state.note_text(),
+        ]);
         table.failed_if(!state.enabled || state.last_failure_text().is_some());
     }
     let mut page = TextPage::default();
