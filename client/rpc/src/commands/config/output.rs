@@ -202,7 +202,8 @@ fn describe_note(status: &ConfigStatusOutput) -> String {
     if status.modified.is_empty() {
         return String::new();
     }
-    format!("changed by others: {}", status.modified.join(", "))
+    let modified: Vec<_> = status.modified.iter().map(NodeText::line).collect();
+    format!("changed by others: {}", modified.join(", "))
 }
 
 #[cfg(test)]
@@ -217,8 +218,8 @@ mod tests {
 
     fn output() -> ConfigDeployOutput {
         let change = |(name, change): (&str, &str)| DeployedChange {
-            name: name.to_owned(),
-            change: change.to_owned(),
+            name: name.into(),
+            change: change.into(),
         };
         let changes = [("policies/groups", "changed"), ("facts.d/rack.json", "added")].map(change);
         ConfigDeployOutput {
@@ -233,8 +234,8 @@ mod tests {
         let outcomes = [
             NodeDeployOutcome::Confirmed,
             NodeDeployOutcome::Planned,
-            NodeDeployOutcome::Failed("groups:2:1: invalid\u{1b}[2J".to_owned()),
-            NodeDeployOutcome::Unconfirmed("denied by config.policy:2".to_owned()),
+            NodeDeployOutcome::Failed("groups:2:1: invalid\u{1b}[2J".into()),
+            NodeDeployOutcome::Unconfirmed("denied by config.policy:2".into()),
             NodeDeployOutcome::NotCompleted,
         ];
         let nodes = (1..).zip(outcomes).map(|(number, outcome)| {
@@ -266,13 +267,13 @@ mod tests {
         let node = |name: &str, state: &str, reason: &str, modified: &[&str]| NodeConfigState {
             node: name.parse().unwrap(),
             status: ConfigStatusOutput {
-                state: state.to_owned(),
-                caller: "rip".to_owned(),
+                state: state.into(),
+                caller: "rip".into(),
                 deployed_at: 1_764_345_600_000,
                 confirm_by: if state == "pending" { 1_764_345_660_000 } else { 0 },
-                reason: reason.to_owned(),
+                reason: reason.into(),
                 files: vec!["policies/groups".to_owned()],
-                modified: modified.iter().map(|&name| name.to_owned()).collect(),
+                modified: modified.iter().map(|&name| name.into()).collect(),
                 ..ConfigStatusOutput::default()
             },
         };

@@ -266,14 +266,13 @@ pub fn read_callers(report: &RequestReport) -> Vec<NodeCaller> {
 /// Renders a line for each node and caller.
 pub fn render_callers(rows: &[NodeCaller], width: usize) -> String {
     let row = |NodeCaller { node, row }: &NodeCaller| {
-        let verdict = if !row.allowed {
-            "denied".into()
-        } else if row.approved_by.is_empty() {
-            "allowed".into()
-        } else {
-            format!("allowed if approved by one of: {}", row.approved_by.line()).into()
+        let verdict = match (row.allowed, row.approved_by.is_empty()) {
+            (false, _) => "denied".to_owned(),
+            (true, true) => "allowed".to_owned(),
+            (true, false) => format!("allowed if approved by one of: {}", row.approved_by.line()),
         };
-        [node.as_str().into(), row.caller.line(), verdict, row.rule.line()]
+        let (caller, rule) = (row.caller.line(), row.rule.line());
+        [node.to_string(), caller.into_owned(), verdict, rule.into_owned()]
     };
     Table::new(["NODE", "CALLER", "VERDICT", "RULE"]).rows(rows.iter().map(row)).render_rows(width)
 }

@@ -365,7 +365,7 @@ mod tests {
             "Schedule nightly: puppet runonce at 0 3 * * * (Europe/Berlin), until 2026-11-27 00:00:00Z.\n12 nodes match now: nodes that have class apache.\n"
         );
         let added = ScheduleAddOutput {
-            name: "nightly".to_owned(),
+            name: "nightly".into(),
             ends: 1_795_737_600_000,
             nodes: Some(1),
             next: vec![1_764_201_615_000],

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use muster_api::ActionError;
 use muster_bus::leader;
 use muster_contract::schedule::{
-    ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowInput,
-    ScheduleShowOutput,
+    ScheduleEntry, ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput,
+    ScheduleShowInput, ScheduleShowOutput,
 };
 use muster_contract::write_values;
 use muster_filter::NodeFilter;
@@ -78,8 +78,9 @@ pub(super) fn history(
     let state = handle.read();
     let records = state.schedules.get(&name).filter(|records| records.schedule.is_some());
     let records = records.ok_or(SchedulerError::Unknown(name))?;
-    let is_wanted = |node: &str| input.node.as_deref().is_none_or(|wanted| wanted == node);
-    let entries = records.history.iter().filter(|entry| is_wanted(&entry.node));
+    let is_wanted =
+        |entry: &&ScheduleEntry| input.node.as_deref().is_none_or(|wanted| entry.node == wanted);
+    let entries = records.history.iter().filter(is_wanted);
     let count = usize::try_from(input.count.unwrap_or(DEFAULT_ENTRIES)).unwrap_or(MAX_ROWS);
     Ok(ScheduleHistoryOutput { entries: entries.take(count.max(1)).cloned().collect() })
 }
