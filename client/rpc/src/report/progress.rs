@@ -102,24 +102,28 @@ impl RequestObserver for ProgressReporter<'_> {
             RequestEvent::CopyStarted(bytes) => self.show_copy(bytes),
             RequestEvent::BytesCounted(bytes) => self.bar.borrow().set_position(bytes),
             RequestEvent::CallsEnded => self.bar.borrow().finish_and_clear(),
-            message => self.suspend(|| self.printer.observe(message)),
+            message => self.suspend(|| MessagePrinter(self.printer).observe(message)),
         }
     }
 }
 
 /// Prints the messages of a request that has no progress bar.
-impl RequestObserver for OutputPrinter {
+#[derive(Debug)]
+pub struct MessagePrinter<'a>(pub &'a OutputPrinter);
+
+impl RequestObserver for MessagePrinter<'_> {
     fn observe(&self, event: RequestEvent<'_>) {
+        let Self(printer) = self;
         let program_line = |program: &std::path::Path, line: &NodeText| {
             format!("{}: {}", program.display(), line.block())
         };
         match event {
             RequestEvent::DirectoryUnavailable(error) => {
-                self.print_warning(format_args!("{}; asking all nodes", error_chain(error)));
+                printer.print_warning(format_args!("{}; asking all nodes", error_chain(error)));
             }
             RequestEvent::NodesRefused(refusals) => {
                 for (node, message) in refusals.iter().take(MAX_NAMED_REFUSALS) {
-                    self.print_warning(format_args!(
+                    printer.print_warning(format_args!(
                         "{node} refused the request: {}",
                         message.block()
                     ));
@@ -127,27 +131,28 @@ impl RequestObserver for OutputPrinter {
                 let others = refusals.len().saturating_sub(MAX_NAMED_REFUSALS);
                 if others > 0 {
                     let count = node_count_text(others);
-                    self.print_warning(format_args!("{count} more refused the request"));
+                    printer.print_warning(format_args!("{count} more refused the request"));
                 }
             }
             RequestEvent::ProgramOutput(program, line) => {
-                self.print_detail(program_line(program, &line));
+                printer.print_detail(program_line(program, &line));
             }
             RequestEvent::ProgramWarning(program, line) => {
-                self.print_warning(program_line(program, &line));
+                printer.print_warning(program_line(program, &line));
             }
             RequestEvent::BatchStarted { number, count, nodes } if count > 1 => {
                 let nodes = node_count_text(nodes);
-                self.print_message(format_args!("Batch {number} of {count}: {nodes}"));
+                printer.print_message(format_args!("Batch {number} of {count}: {nodes}"));
             }
             RequestEvent::NodesContinue(id) => {
-                self.print_hint(format_args!("nodes continue; run `rpc cancel {id}` to stop them"));
+                printer
+                    .print_hint(format_args!("nodes continue; run `rpc cancel {id}` to stop them"));
             }
-            RequestEvent::BatchFailed(error) => self.print_error(error),
-            RequestEvent::RolloutStopped(reason) => self.print_error(reason),
+            RequestEvent::BatchFailed(error) => printer.print_error(error),
+            RequestEvent::RolloutStopped(reason) => printer.print_error(reason),
             RequestEvent::JournalFailed(id, error) => {
                 let problem = error_chain(error);
-                self.print_warning(format_args!(
+                printer.print_warning(format_args!(
                     "the job {id} is no longer recorded and cannot be resumed from this point on: {problem}"
                 ));
             }

@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::flags::filters::QueryArgs;
-use crate::report::progress::ProgressReporter;
+use crate::report::progress::{MessagePrinter, ProgressReporter};
 use crate::session::context::{CommandContext, CommandResult, Result};
 use crate::session::form;
 use crate::session::form::JsonForm;
@@ -36,7 +36,8 @@ pub async fn ask_nodes(
     found: DiscoveredNodes,
     progress: &ProgressReporter<'_>,
 ) -> Result<RequestReport> {
-    let mut recorder = JobRecorder::new(None, progress.printer());
+    let messages = MessagePrinter(progress.printer());
+    let mut recorder = JobRecorder::new(None, &messages);
     let request = FleetRequest::new(plan);
     fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
 }

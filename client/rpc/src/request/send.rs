@@ -22,7 +22,7 @@ use crate::flags::output::OutputArgs;
 use crate::flags::request::RequestArgs;
 use crate::flags::request_flags::RequestFlags;
 use crate::flags::rollout_flags::PaceArgs;
-use crate::report::progress::ProgressReporter;
+use crate::report::progress::{MessagePrinter, ProgressReporter};
 use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::report::rollout_preview::RolloutPreview;
 use crate::report::trace::RequestTrace;
@@ -163,7 +163,8 @@ async fn ask_action(
         earlier_job: earlier_job.as_ref(),
     };
     let journal = open_journal(&candidate, args.flags.job.as_ref(), cx)?;
-    let recorder = JobRecorder::new(journal, cx.printer);
+    let messages = MessagePrinter(cx.printer);
+    let recorder = JobRecorder::new(journal, &messages);
     let pending_request =
         PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
     match answer_destination(&args, pending_request.fleet)? {

@@ -20,6 +20,7 @@ use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
 use crate::commands::find::args::FindArgs;
 use crate::commands::find::output::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
 use crate::display::{list_first_nodes, node_count_text};
+use crate::report::progress::MessagePrinter;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form;
 use crate::session::form::OutputFormError;
@@ -44,13 +45,14 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let started = Instant::now();
     let query = target.discovery_query(&source, Some(&settings.collective));
     let mut unanswered = UnansweredNodes::new();
-    let located = locate_nodes(&source, &query, cx.printer).await?;
+    let messages = MessagePrinter(cx.printer);
+    let located = locate_nodes(&source, &query, &messages).await?;
     let mut method = source.method();
     let (nodes, complete) = if let Some(nodes) = located {
         (nodes, true)
     } else {
         let fleet = FleetConnection::connect(&settings, &target).await?;
-        if let Some(mut found) = fleet.find_registered(&target, cx.printer).await? {
+        if let Some(mut found) = fleet.find_registered(&target, &messages).await? {
             method = DiscoveryMethod::Directory;
             warn_of_missing(&found, cx);
             cx.warn_of_clones(&found.cloned);
@@ -58,7 +60,7 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
             (found.nodes, true)
         } else {
             method = DiscoveryMethod::Broadcast;
-            let (nodes, complete) = ping_nodes(&fleet, &target, cx.printer).await?;
+            let (nodes, complete) = ping_nodes(&fleet, &target, &messages).await?;
             let schemas = AgentSchemas::load(Some(&settings))?;
             let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
             unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;

@@ -7,6 +7,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::display::node_count_text;
+use crate::report::progress::MessagePrinter;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;
 
@@ -37,7 +38,7 @@ pub async fn run(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let fleet = FleetConnection::connect(&cx.load_settings()?, target).await?;
-    let answers = fleet.ask_both(target, cx.printer).await?;
+    let answers = fleet.ask_both(target, &MessagePrinter(cx.printer)).await?;
     let differences = answers.differences();
     let is_equal = differences.is_empty();
     let nodes = answers.matching.len();

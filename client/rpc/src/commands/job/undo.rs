@@ -16,7 +16,7 @@ use muster_wire::identity::Identity;
 use crate::commands::job::args::JobUndoArgs;
 use crate::display::list_sample_nodes;
 use crate::display::node_count_text;
-use crate::report::progress::ProgressReporter;
+use crate::report::progress::{MessagePrinter, ProgressReporter};
 use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::request::save::{JobCandidate, open_journal};
 use crate::session::context::{CommandContext, CommandResult, Result};
@@ -70,7 +70,8 @@ async fn undo_job(
         target: &target,
         earlier_job: None,
     };
-    let mut recorder = JobRecorder::new(open_journal(&candidate, None, cx)?, cx.printer);
+    let messages = MessagePrinter(cx.printer);
+    let mut recorder = JobRecorder::new(open_journal(&candidate, None, cx)?, &messages);
     for (number, (plan, nodes)) in plans.iter().enumerate() {
         recorder.set_has_more(number + 1 < plans.len());
         let request = FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) };

@@ -23,7 +23,7 @@ use crate::commands::puppet::output::status::{describe_idle_nodes, node_states};
 use crate::commands::puppet::resume::{RemainingRollout, remaining_rollout};
 use crate::commands::puppet::run_output::{PuppetOutput, PuppetOutputForm};
 use crate::display::{list_sample_nodes, node_count_text};
-use crate::report::progress::ProgressReporter;
+use crate::report::progress::{MessagePrinter, ProgressReporter};
 use crate::request::inquiry::{ask_nodes, plan_action};
 use crate::request::save::{JobCandidate, open_journal};
 use crate::session::context::{CommandContext, CommandResult, Result, describe_change};
@@ -242,7 +242,8 @@ async fn execute_rollout(
     (runs, journal): (PuppetRunsReport, Option<JobJournal>),
     output: PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport> {
-    let mut recorder = JobRecorder::new(journal, output.cx.printer);
+    let messages = MessagePrinter(output.cx.printer);
+    let mut recorder = JobRecorder::new(journal, &messages);
     let rollout = fleet.run_puppet_rollout(spec, plan.action, (runs, &mut recorder), |notice| {
         output.print_news(notice)
     });

@@ -23,6 +23,7 @@ use muster_wire::identity::Identity;
 use crate::commands::ssh::args::{BusPort, SshArgs, SshTargetArgs};
 use crate::display::shell_word;
 use crate::outcome::error::CommandError;
+use crate::report::progress::MessagePrinter;
 use crate::report::rollout_preview::RolloutPreview;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::terminal::is_terminal;
@@ -125,7 +126,7 @@ impl<'a> SshSession<'a> {
         let target = cx.read_target(&filters)?;
         let settings = cx.load_settings()?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
-        let found = fleet.discover_nodes(&target, cx.printer).await?;
+        let found = fleet.discover_nodes(&target, &MessagePrinter(cx.printer)).await?;
         cx.remember_discovered(&target, &found.nodes);
         if found.nodes.is_empty() {
             let looked_for = target.filter.explain();

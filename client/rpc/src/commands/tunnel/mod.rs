@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::tunnel::args::TunnelArgs;
 use crate::outcome::error::CommandError;
+use crate::report::progress::MessagePrinter;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 
 /// Why there is no local end of a tunnel.
@@ -113,7 +114,7 @@ async fn check_node(
     let target = TargetSelection::from_filter(filter, None);
     let mut has_replied = false;
     let ping = PingRequest { target: &target, expect: None, traceparent: None };
-    fleet.ping_by_broadcast(ping, cx.printer, |_| has_replied = true).await?;
+    fleet.ping_by_broadcast(ping, &MessagePrinter(cx.printer), |_| has_replied = true).await?;
     if has_replied {
         return Ok(());
     }
