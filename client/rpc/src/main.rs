@@ -1,6 +1,6 @@
 //! The `rpc` command: sends requests to a fleet and manages its organisation.
 //!
-//! Each folder imports only from those before it: [`display`] turns values into text and prints, [`outcome`] defines how a command ends, [`flags`] has
+//! Each folder imports only from those before it: [`outcome`] defines how a command ends, [`flags`] has
 //! the arguments that commands share, [`session`] the settings, [`report`] shows what came back, [`request`] sends requests, [`commands`] has a folder
 //! for each command, and [`cli`] lists them.
 
@@ -11,7 +11,6 @@
 
 mod cli;
 mod commands;
-mod display;
 mod flags;
 mod outcome;
 mod report;
@@ -23,11 +22,11 @@ use std::process::ExitCode;
 
 use anstream::AutoStream;
 use muster_client::was_interrupted;
+use muster_display::printer::{DataOutput, OutputPrinter};
+use muster_display::screen::Screen;
+use muster_display::time::set_reader_zone;
 
 use crate::cli::{Cli, CommandLineMessage};
-use crate::display::printer::{DataOutput, OutputPrinter};
-use crate::display::screen::Screen;
-use crate::display::time::set_reader_zone;
 use crate::outcome::diagnostics::report_error;
 use crate::outcome::error::{Error, MonitoringCheckError, RuntimeStartError};
 use crate::outcome::exit::CommandExitCode;

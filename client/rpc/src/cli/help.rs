@@ -7,9 +7,9 @@ use std::ffi::OsString;
 
 use clap::builder::StyledStr;
 use clap::{Command, CommandFactory as _};
+use muster_display::page::label_line;
 
 use crate::cli::Cli;
-use crate::display::page::label_line;
 
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";

@@ -15,8 +15,9 @@ use muster_client::SshProgram;
     not(test),
     expect(clippy::wildcard_imports, reason = "each name is the folder of a command")
 )]
+use muster_display::printer::{OutputPrinter, VerbosityLevel};
+
 use crate::commands::*;
-use crate::display::printer::{OutputPrinter, VerbosityLevel};
 use crate::flags::values::ColorMode;
 use crate::flags::{filters, request};
 use crate::session::context::{CommandContext, CommandResult};

@@ -1,6 +1,6 @@
 //! Forms of the lists of nodes and of checks.
 
-use crate::display::json_path::JsonPathExpression;
+use muster_display::json_path::JsonPathExpression;
 
 #[derive(Debug, Clone, Default)]
 pub enum NodeListForm {

@@ -1,8 +1,8 @@
 //! Prints an error once, at the end of the program: the error, its causes, and hints.
 
 use muster_base::join_causes;
+use muster_display::printer::OutputPrinter;
 
-use crate::display::printer::OutputPrinter;
 use crate::outcome::error::Error;
 use crate::outcome::exit::CommandExitCode;
 

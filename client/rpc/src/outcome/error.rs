@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use muster_contract::nrpe::CheckState;
+use muster_display::printer::PrintError;
 use muster_files::files::FileAccessError;
 
-use crate::display::printer::PrintError;
 use crate::outcome::exit::CommandExitCode;
 
 /// An error that can end a command.
@@ -125,8 +125,9 @@ impl CommandError for ResultWriteError {}
 mod tests {
     use std::io;
 
+    use muster_display::printer::PrintError;
+
     use super::{Error, MonitoringCheckError};
-    use crate::display::printer::PrintError;
     use crate::outcome::exit::CommandExitCode;
 
     /// Nagios reads 1 as WARNING. A reader that has closed the pipe would be 0, which it reads as OK.

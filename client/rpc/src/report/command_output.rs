@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use muster_base::format_millis;
 use muster_client::{NodeReply, RequestReport};
+use muster_display::printer::{BAD, HINT, STRONG, WARNING};
+use muster_display::{TextPage, node_count_text};
 use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
-use crate::display::printer::{BAD, HINT, STRONG, WARNING};
-use crate::display::{TextPage, node_count_text};
 use crate::report::group::EqualReplyGroup;
 
 const INDENT: &str = "   ";

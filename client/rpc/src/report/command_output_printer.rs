@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use muster_calls::ProgressUpdate;
 use muster_client::{NodeReply, RequestReport};
+use muster_display::printer::PrintError;
 use muster_wire::identity::Identity;
 
-use crate::display::printer::PrintError;
 use crate::flags::output::CommandOutputMode;
 use crate::report::command_output::{
     CommandLine, CommandOutputLines, render_end_after_name, render_exit_codes, render_folded,

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use muster_client::NodeReply;
+use muster_display::columns::wrap_words;
+use muster_display::page::TextPage;
+use muster_display::ranges::shorten_to_ranges;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
-
-use crate::display::columns::wrap_words;
-use crate::display::page::TextPage;
-use crate::display::ranges::shorten_to_ranges;
 
 /// Maximum lines for the nodes of a group, unless all are requested.
 const MAX_NODE_LINES: usize = 5;
@@ -67,11 +66,11 @@ impl EqualReplyGroup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use muster_display::node_count_text;
     use muster_wire::status::ReplyReason;
     use serde_json::json;
 
     use super::group_equal_replies;
-    use crate::display::node_count_text;
     use crate::report::testing::reply;
 
     #[test]

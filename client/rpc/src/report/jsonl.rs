@@ -114,10 +114,10 @@ impl<'a> RequestJsonLine<'a> {
 #[cfg(test)]
 mod tests {
     use muster_calls::{ProgressUpdate, RolloutStopReason};
+    use muster_display::json::to_safe_line;
     use serde_json::json;
 
     use super::{ReplyDocument, RequestJsonLine, RolloutStopDocument};
-    use crate::display::json::to_safe_line;
     use crate::report::testing::{reply, report};
 
     #[test]

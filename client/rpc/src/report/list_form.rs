@@ -1,8 +1,8 @@
 //! Prints a list in a form of `--output`.
 
+use muster_display::yaml::to_yaml;
 use serde::Serialize;
 
-use crate::display::yaml::to_yaml;
 use crate::flags::list_form::NodeListForm;
 use crate::outcome::error::ResultWriteError;
 use crate::session::context::{CommandContext, Error};

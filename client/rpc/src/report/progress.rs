@@ -7,9 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use muster_base::{NodeText, error_chain};
 use muster_calls::DiscoveryMethod;
 use muster_client::{RequestEvent, RequestObserver};
-
-use crate::display::node_count_text;
-use crate::display::printer::{OutputPrinter, VerbosityLevel};
+use muster_display::node_count_text;
+use muster_display::printer::{OutputPrinter, VerbosityLevel};
 
 /// Most nodes that refused a request whose messages are printed.
 const MAX_NAMED_REFUSALS: usize = 3;

@@ -1,12 +1,11 @@
 //! Renders progress of nodes: one line per event, prefixed with the node's name.
 
 use muster_calls::ProgressUpdate;
+use muster_display::printable::escape_to_line;
+use muster_display::printer::{HINT, WARNING};
+use muster_display::value::compact_value;
+use muster_display::{TextPage, count_text};
 use serde_json::Value;
-
-use crate::display::printable::escape_to_line;
-use crate::display::printer::{HINT, WARNING};
-use crate::display::value::compact_value;
-use crate::display::{TextPage, count_text};
 
 pub fn render_progress_update(update: &ProgressUpdate) -> String {
     let mut page = TextPage::default();
@@ -80,7 +79,7 @@ mod tests {
             dropped: 2,
         };
         let text = render_progress_update(&tale);
-        assert!(text.contains(&crate::display::printer::WARNING.to_string()));
+        assert!(text.contains(&muster_display::printer::WARNING.to_string()));
         let plain = anstream::adapter::strip_str(&text).to_string();
         insta::assert_snapshot!(plain.trim_end(), @r#"
         dev1: (1 progress message was lost, 2 events were dropped)

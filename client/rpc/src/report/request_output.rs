@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_client::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
 use muster_ddl::ActionSchema;
+use muster_display::jq::JqExpression;
+use muster_display::json;
+use muster_display::printer::PrintError;
+use muster_display::screen::Screen;
+use muster_display::template::{OutputTemplate, OutputTemplateError};
 use muster_wire::identity::Identity;
 
-use crate::display::jq::JqExpression;
-use crate::display::json;
-use crate::display::printer::PrintError;
-use crate::display::screen::Screen;
-use crate::display::template::{OutputTemplate, OutputTemplateError};
 use crate::flags::output::OutputArgs as Flags;
 use crate::outcome::diagnostics::error_text;
 use crate::outcome::error::ResultWriteError;

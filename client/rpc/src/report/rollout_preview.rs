@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use muster_base::{count_text, format_duration};
 use muster_calls::RolloutLimits;
+use muster_display::{TextPage, list_sample_nodes, node_count_text};
 use muster_wire::identity::Identity;
-
-use crate::display::{TextPage, list_sample_nodes, node_count_text};
 
 #[derive(Debug, Clone, Copy)]
 pub struct RolloutPreview<'a> {

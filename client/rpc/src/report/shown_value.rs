@@ -5,10 +5,9 @@ use std::borrow::Cow;
 
 use muster_contract::nrpe::ScheduledCheckRow;
 use muster_ddl::OutputSchema;
+use muster_display::time::{format_time, format_time_millis};
+use muster_display::value::event_sentences;
 use serde_json::Value;
-
-use crate::display::time::{format_time, format_time_millis};
-use crate::display::value::event_sentences;
 
 /// The value of an output, or of a value without a declared output, as text for people shows it.
 pub fn shown_value<'a>(

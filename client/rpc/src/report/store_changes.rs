@@ -1,9 +1,8 @@
 //! Prints what was changed in the broker's stores.
 
+use muster_display::count_text;
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_organisation::{StoreChange, StoreChangeKind};
-
-use crate::display::count_text;
-use crate::display::printer::{GOOD, OutputPrinter};
 
 pub fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
     for StoreChange { store, kind } in changes {

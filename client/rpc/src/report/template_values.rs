@@ -71,13 +71,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use muster_ddl::{AgentDdl, builtin_agent};
+    use muster_display::template::OutputTemplate;
     use serde_json::json;
 
     use super::{
         INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues, REPLY_TEMPLATE_NAMES,
         ReplyTemplateValues,
     };
-    use crate::display::template::OutputTemplate;
     use crate::report::testing::reply;
 
     #[test]

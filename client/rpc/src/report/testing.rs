@@ -4,11 +4,20 @@ use std::time::Duration;
 
 use muster_client::{NodeReply, RequestReport, RequestStats};
 
+#[path = "../../../display/src/testing.rs"]
+mod output;
 #[path = "../../../src/testing.rs"]
 mod samples;
 
-pub(crate) use crate::display::testing::{WIDTH, is_within_width, plain, printer};
+pub(crate) use output::{plain, printer};
 pub(crate) use samples::{ended, outcome, ran, reply, runs};
+
+/// In columns.
+pub(crate) const WIDTH: usize = muster_display::screen::DEFAULT_COLUMNS;
+
+pub(crate) fn is_within_width(text: &str) -> bool {
+    text.lines().all(|line| line.chars().count() <= WIDTH)
+}
 
 /// A report of these replies, from all nodes that received the request.
 pub(crate) fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> RequestReport {

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use muster_client::{NodeReply, NodeTrace, RequestReport};
+use muster_display::TextPage;
+use muster_display::duration::format_milliseconds;
+use muster_display::page::{label_line, pad_start};
+use muster_display::printer::{BAD, STRONG};
 use muster_wire::identity::Identity;
 use serde::Serialize;
-
-use crate::display::TextPage;
-use crate::display::duration::format_milliseconds;
-use crate::display::page::{label_line, pad_start};
-use crate::display::printer::{BAD, STRONG};
 
 /// Maximum nodes shown, slowest first, unless all are requested.
 const MAX_SHOWN_NODES: usize = 10;

@@ -7,11 +7,11 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
 };
+use muster_display::list_first_nodes;
+use muster_display::template::OutputTemplateError;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
-use crate::display::list_first_nodes;
-use crate::display::template::OutputTemplateError;
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::session::context::{CommandContext, Result};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use muster_client::InputSource;
 use muster_ddl::ActionSchema;
+use muster_display::printer::OutputPrinter;
 use muster_wire::limits::MAX_REQUEST_BYTES;
 
-use crate::display::printer::OutputPrinter;
 use crate::outcome::error::{CommandError, Error};
 use crate::outcome::exit::CommandExitCode;
 use crate::session::terminal::{is_terminal, prompt_secret, read_on_thread};

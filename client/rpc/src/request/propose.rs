@@ -9,9 +9,9 @@ use muster_client::{
     ApprovalFileError, RequestPlan, RpcSettings, TargetSelection, load_offline_signer,
     write_approval_file,
 };
+use muster_display::node_count_text;
 use muster_wire::identity::{Identity, SubjectName};
 
-use crate::display::node_count_text;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// Writes the proposal of a request on these nodes, which is valid for this time.

@@ -10,11 +10,11 @@ use muster_client::{
     JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport, RpcSettings,
     TargetSelection, load_approval, request_noop,
 };
+use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
-use crate::display::node_count_text;
 use crate::flags::approval::ApprovalArgs;
 use crate::flags::filters::QueryArgs;
 use crate::flags::json::JsonArgs;

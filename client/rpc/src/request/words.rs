@@ -2,8 +2,8 @@
 
 use muster_client::{AgentSchemas, FleetRequestError, RequestWords};
 use muster_ddl::ActionSchema;
+use muster_display::shell_word;
 
-use crate::display::shell_word;
 use crate::flags::request::RequestArgs;
 use crate::outcome::error::CommandError;
 use crate::outcome::exit::CommandExitCode;

@@ -1,8 +1,7 @@
 //! Renders where a change goes and with what, for the question before it.
 
+use muster_display::{TextPage, escape_to_line};
 use serde_json::{Map, Value};
-
-use crate::display::{TextPage, escape_to_line};
 
 /// Characters of an input's value.
 const MAX_VALUE_CHARS: usize = 60;

@@ -12,13 +12,13 @@ use muster_client::{
     FleetRequestError, RequestPlan, RequestReport, ResultGap, RpcSettings, RpcSettingsError,
     TargetOptions, TargetSelection, fleet_name,
 };
+use muster_display::json;
+use muster_display::printer::{OutputPrinter, VerbosityLevel};
+use muster_display::{count_text, list_first_nodes, node_count_text};
 use muster_organisation::{Organisation, OrganisationError};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::json;
-use crate::display::printer::{OutputPrinter, VerbosityLevel};
-use crate::display::{count_text, list_first_nodes, node_count_text};
 use crate::flags::filters::FilterArgs;
 use crate::flags::named_nodes::expand_identities;
 use crate::flags::org_directory::OrgDirectoryArgs;

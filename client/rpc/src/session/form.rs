@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use muster_client::{ReplyFilter, ReplyFilterError};
 use muster_ddl::ActionSchema;
+use muster_display::evaluation_limit::EvaluationError;
+use muster_display::jq::{JqExpression, JqExpressionError};
+use muster_display::printer::{OutputPrinter, PrintError};
+use muster_display::template::{OutputTemplate, OutputTemplateError};
+use muster_display::{count_text, template};
 
-use crate::display::evaluation_limit::EvaluationError;
-use crate::display::jq::{JqExpression, JqExpressionError};
-use crate::display::printer::{OutputPrinter, PrintError};
-use crate::display::template::{OutputTemplate, OutputTemplateError};
-use crate::display::{count_text, template};
 use crate::flags::json::JsonArgs;
 use crate::outcome::error::CommandError;
 use crate::outcome::exit::CommandExitCode;

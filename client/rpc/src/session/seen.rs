@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use muster_base::{format_duration, nearest_name, unix_millis_now};
 use muster_client::{LastSeenNodes, RequestReport, TargetSelection};
 use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 
-use crate::display::node_count_text;
 use crate::session::context::CommandContext;
 use crate::session::seen_names::SeenNamesCache;
 use crate::session::suggest::{find_full_name, suggest_names, suggest_nodes};

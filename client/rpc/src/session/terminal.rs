@@ -6,11 +6,11 @@
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 
 use muster_client::{FleetRequestError, wait_for_ctrl_c};
+use muster_display::printable::escape_to_line;
+use muster_display::printer::OutputPrinter;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use tokio::sync::oneshot;
 
-use crate::display::printable::escape_to_line;
-use crate::display::printer::OutputPrinter;
 use crate::outcome::error::{CommandError, Error};
 use crate::outcome::exit::CommandExitCode;
 

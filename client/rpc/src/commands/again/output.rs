@@ -5,11 +5,10 @@ use muster_client::{NodeReply, RequestReport};
 use muster_contract::again::{
     AgainHistoryOutput, AgainHistoryRow, AgainListOutput, AgainReasonRow,
 };
+use muster_display::table::Table;
+use muster_display::time::format_time_millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
-
-use crate::display::table::Table;
-use crate::display::time::format_time_millis;
 
 /// A node, with the run that was asked for.
 #[derive(Debug, Serialize)]

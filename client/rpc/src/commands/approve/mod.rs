@@ -10,12 +10,12 @@ use muster_client::{
     AgentSchemas, ApprovalFileError, load_offline_signer, read_approval_file, write_approval_file,
 };
 use muster_ddl::ActionSchema;
+use muster_display::printer::GOOD;
 use muster_wire::approval::{ProposalInputs, RequestProposal};
 use muster_wire::limits;
 
 use crate::commands::approve::args::ApproveArgs;
 use crate::commands::approve::output::render_proposal;
-use crate::display::printer::GOOD;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::confirm_on_terminal;
 use crate::session::terminal::PromptError;

@@ -1,12 +1,11 @@
 //! Renders a proposal with everything that it will do, for review before approval.
 
 use muster_ddl::ActionSchema;
+use muster_display::columns::format_columns;
+use muster_display::printer::{BAD, STRONG, WARNING};
+use muster_display::time::format_time_millis;
+use muster_display::{TextPage, node_count_text};
 use muster_wire::approval::OpenProposal;
-
-use crate::display::columns::format_columns;
-use crate::display::printer::{BAD, STRONG, WARNING};
-use crate::display::time::format_time_millis;
-use crate::display::{TextPage, node_count_text};
 
 /// `action` is its DDL, if known; `over` marks an expired proposal.
 pub fn render_proposal(

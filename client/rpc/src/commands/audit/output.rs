@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use muster_display::page::{TextPage, fixed_cells};
+use muster_display::value::compact_value;
 use muster_wire::audit::{
     AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
 };
@@ -9,9 +11,6 @@ use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::display::page::{TextPage, fixed_cells};
-use crate::display::value::compact_value;
 
 #[derive(Debug)]
 pub struct VerifiedAuditLog<'a> {

@@ -1,14 +1,14 @@
 //! `rpc audit show`: prints the records of log files that match the filters. Does not verify the files; `verify` does.
 
+use muster_display::count_text;
+use muster_display::json::escape_harmful;
+use muster_display::printer::PrintError;
 use serde_json::{Map, Value};
 
 use crate::commands::audit::args::AuditShowArgs;
 use crate::commands::audit::lines::LogFilePart;
 use crate::commands::audit::output::render_record;
 use crate::commands::audit::{expand_directories, lines};
-use crate::display::count_text;
-use crate::display::json::escape_harmful;
-use crate::display::printer::PrintError;
 use crate::flags::values::value_name;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 

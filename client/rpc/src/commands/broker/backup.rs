@@ -4,12 +4,12 @@ use std::io;
 use std::io::IsTerminal as _;
 
 use muster_base::{format_duration, unix_millis_now};
+use muster_display::count_text;
+use muster_display::printer::GOOD;
+use muster_display::time::format_time;
 use muster_organisation::{MissingStores, StoreBackup};
 
 use crate::commands::broker::args::{BrokerBackupArgs, BrokerRestoreArgs};
-use crate::display::count_text;
-use crate::display::printer::GOOD;
-use crate::display::time::format_time;
 use crate::report::store_changes::print_store_changes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::confirm_on_terminal;

@@ -1,10 +1,10 @@
 //! `rpc broker balance`: spreads connections over the servers of a cluster.
 
+use muster_display::table::Table;
 use muster_organisation::{BalanceReport, ServerLoad};
 use serde::Serialize;
 
 use crate::commands::broker::args::BrokerBalanceArgs;
-use crate::display::table::Table;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.

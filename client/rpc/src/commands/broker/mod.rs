@@ -8,6 +8,7 @@ pub mod status;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
+use muster_display::printer::GOOD;
 use muster_organisation::{
     ClusterSettings, DEFAULT_MONITORING_PORT, LeafSettings, NatsServerConfig, Organisation,
     PACKAGE_STATE_DIRECTORY, ServerAddress,
@@ -16,7 +17,6 @@ use muster_organisation::{
 use crate::commands::broker::args::{
     BrokerCommand, BrokerConfigArgs, BrokerRenameArgs, BrokerRunArgs,
 };
-use crate::display::printer::GOOD;
 use crate::session::broker_program;
 use crate::session::broker_program::BrokerProgramError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};

@@ -1,13 +1,13 @@
 //! `rpc broker status`: the state of the broker's servers, leaf nodes and streams.
 
 use muster_base::unix_millis_now;
+use muster_display::TextPage;
+use muster_display::printer::OutputPrinter;
+use muster_display::table::Table;
 use muster_organisation::{BrokerStatus, LeafStatus, ServerStatus, StreamStatus};
 use serde::Serialize;
 
 use crate::commands::broker::args::BrokerStatusArgs;
-use crate::display::TextPage;
-use crate::display::printer::OutputPrinter;
-use crate::display::table::Table;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.

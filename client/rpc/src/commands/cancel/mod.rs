@@ -11,12 +11,12 @@ use muster_client::{
     ResultGap, TargetSelection,
 };
 use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
+use muster_display::node_count_text;
+use muster_display::printer::{BAD, GOOD};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use crate::commands::cancel::args::CancelArgs;
-use crate::display::node_count_text;
-use crate::display::printer::{BAD, GOOD};
 use crate::flags::filters::FilterArgs;
 use crate::report::documents::RequestDocument as Document;
 use crate::report::progress::ProgressReporter;

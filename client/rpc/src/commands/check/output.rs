@@ -6,9 +6,8 @@ use std::fmt::Write as _;
 
 use muster_client::{CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata};
 use muster_contract::nrpe::{CheckState, PerfMetric, parse_perfdata};
+use muster_display::printable::escape_to_line;
 use serde::Serialize;
-
-use crate::display::printable::escape_to_line;
 
 /// Most bytes of the text: monitoring systems read 4 to 8 KB.
 const MAX_TEXT_BYTES: usize = 4000;

@@ -18,6 +18,7 @@ use muster_client::{
 use muster_contract::nrpe::{
     CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
 };
+use muster_display::count_text;
 use muster_wire::event::FleetEvent;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -25,7 +26,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::commands::checks::args::CheckListArgs;
 use crate::commands::checks::find_checks;
-use crate::display::count_text;
 use crate::report::passive_sink::PassiveSinkChoice;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error, Result};
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use muster_base::format_duration;
 use muster_client::{FleetCheck, FleetCheckList};
 use muster_contract::nrpe::{CheckCounts, CheckState};
+use muster_display::table::Table;
+use muster_display::{TextPage, count_text, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::commands::checks::args::{CheckListArgs, ListedState};
-use crate::display::table::Table;
-use crate::display::{TextPage, count_text, node_count_text};
 
 /// The document of `rpc checks -j`.
 #[derive(Debug, Serialize)]

@@ -1,9 +1,9 @@
 //! Parses the words before the cursor and returns the possible completions. `sources` has the names and values besides commands and options.
 
 use clap::{Arg, ArgAction, Command};
+use muster_display::printable::escape_to_line;
 
 use crate::commands::completion::sources::CompletionSources;
-use crate::display::printable::escape_to_line;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionCandidate {

@@ -1,9 +1,9 @@
 //! Parses the input of shell completion scripts, and formats the candidates for each shell.
 
 use clap::ValueEnum;
+use muster_display::printable::{escape_to_line, is_harmful};
 
 use crate::commands::completion::engine::CompletionCandidate;
-use crate::display::printable::{escape_to_line, is_harmful};
 
 /// A shell that can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -19,6 +19,7 @@ use muster_client::{
     AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, FleetConnection, RpcSettings,
     TargetSelection,
 };
+use muster_display::node_count_text;
 use tokio::time::timeout;
 
 use crate::commands::completion::args::{CompleteArgs, CompletionArgs, ManPagesArgs};
@@ -26,7 +27,6 @@ use crate::commands::completion::engine::{CompletionCandidate, complete_word};
 use crate::commands::completion::line::CompletionLine;
 use crate::commands::completion::script::completion_script;
 use crate::commands::completion::sources::CompletionSources;
-use crate::display::node_count_text;
 use crate::outcome::error::ResultWriteError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::seen_names::SeenNamesCache;

@@ -6,13 +6,12 @@ use std::time::Duration;
 use muster_base::{NodeText, duration_millis, format_duration};
 use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeReply, RequestReport};
 use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
+use muster_display::printer::{BAD, HINT};
+use muster_display::table::Table;
+use muster_display::time::format_time_millis;
+use muster_display::{TextPage, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
-
-use crate::display::printer::{BAD, HINT};
-use crate::display::table::Table;
-use crate::display::time::format_time_millis;
-use crate::display::{TextPage, node_count_text};
 
 /// Files that a line names; more are counted.
 const SHOWN_FILES: usize = 6;

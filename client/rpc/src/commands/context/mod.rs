@@ -9,11 +9,11 @@ use muster_client::{
     CallerSummary, ConfigSelection, ContextName, ContextStore, DEFAULT_CONTEXT, RpcSettings,
     RpcSettingsError,
 };
+use muster_display::table::Table;
 
 use crate::commands::context::args::{ContextCommand, ContextShowArgs};
 use crate::commands::whoami::output::{CallerDocument, ContextListDocument, ContextRow};
 use crate::commands::whoami::print_caller;
-use crate::display::table::Table;
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::session::form;

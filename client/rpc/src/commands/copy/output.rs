@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use indicatif::BinaryBytes;
 use muster_base::{NodeText, duration_millis, format_duration};
 use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
+use muster_display::printer::{BAD, HINT};
+use muster_display::{TextPage, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
-
-use crate::display::printer::{BAD, HINT};
-use crate::display::{TextPage, node_count_text};
 
 /// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use muster_client::{ContextError, ContextName, ContextStore};
+use muster_display::printer::OutputPrinter;
 use muster_organisation::bundle::name::USER_CONFIG;
 
-use crate::display::printer::OutputPrinter;
 use crate::session::environment::ProcessEnvironment;
 
 const DEMO_CONTEXT: &str = "demo";

@@ -30,12 +30,12 @@ mod virtual_nodes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_display::printer::{GOOD, OutputPrinter};
+use muster_display::table::Table;
 use process::DemoProcess;
 use record::DemoRecord;
 
 use crate::commands::demo::args::{DemoCommand, DemoDirectoryArgs};
-use crate::display::printer::{GOOD, OutputPrinter};
-use crate::display::table::Table;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::environment::ProcessEnvironment;
 

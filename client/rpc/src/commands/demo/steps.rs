@@ -3,11 +3,11 @@
 use std::io::IsTerminal as _;
 use std::path::Path;
 
+use muster_display::printer::HINT;
+use muster_display::shell_word;
 use muster_organisation::bundle::name::USER_CONFIG;
 
 use crate::commands::demo::contexts::{GUEST_CONTEXT, GUEST_DIRECTORY, has_context};
-use crate::display::printer::HINT;
-use crate::display::shell_word;
 use crate::session::context::{CommandContext, Result};
 use crate::session::environment::{CONFIG, CONTEXT, ProcessEnvironment};
 

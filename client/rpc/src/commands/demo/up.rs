@@ -7,6 +7,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use muster_base::{format_duration, unix_millis_now};
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_files::files;
 use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_organisation;
@@ -29,7 +30,6 @@ use crate::commands::demo::record::DemoRecord;
 use crate::commands::demo::{
     broker, contexts, fleet, node, process, ready, record, services, steps, virtual_nodes,
 };
-use crate::display::printer::{GOOD, OutputPrinter};
 use crate::session::broker_program;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::environment::ProcessEnvironment;

@@ -1,11 +1,10 @@
 //! Renders `rpc AGENT --help` and `rpc AGENT ACTION --help` from the agent's DDL.
 
 use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
-
-use crate::display::TextPage;
-use crate::display::printer::STRONG;
-use crate::display::screen::UNLIMITED_WIDTH;
-use crate::display::table::Table;
+use muster_display::TextPage;
+use muster_display::printer::STRONG;
+use muster_display::screen::UNLIMITED_WIDTH;
+use muster_display::table::Table;
 
 const HELP_FOOTER: &str = "\
 `rpc do --help` describes filters, batches and output formats. Exit codes: 0 all

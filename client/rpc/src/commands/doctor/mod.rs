@@ -5,6 +5,7 @@ pub mod output;
 use std::collections::BTreeSet;
 
 use muster_base::{error_chain, unix_millis_now};
+use muster_display::count_text;
 use muster_operations::doctor::{
     DiagnosisFinding, DiagnosisSection, check_broker, check_fleet, check_local_files,
     describe_left_address,
@@ -12,7 +13,6 @@ use muster_operations::doctor::{
 use muster_wire::identity::Identity;
 
 use crate::commands::doctor::output::{DoctorDocument, render_section};
-use crate::display::count_text;
 use crate::flags::filters::QueryArgs;
 use crate::flags::org_directory::OrgDirectoryArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};

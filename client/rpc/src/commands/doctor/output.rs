@@ -1,12 +1,11 @@
 //! Renders a diagnosis, section by section.
 
+use muster_display::columns::wrap_words;
+use muster_display::printable::TextStyle;
+use muster_display::printer::{BAD, GOOD, HINT, STRONG, WARNING};
+use muster_display::{TextPage, list_first_nodes};
 use muster_operations::doctor::{DiagnosisLevel, DiagnosisSection};
 use serde::Serialize;
-
-use crate::display::columns::wrap_words;
-use crate::display::printable::TextStyle;
-use crate::display::printer::{BAD, GOOD, HINT, STRONG, WARNING};
-use crate::display::{TextPage, list_first_nodes};
 
 /// Maximum node names under a finding; `-j` prints all.
 const MAX_SHOWN_NODES: usize = 5;

@@ -4,11 +4,11 @@ pub mod args;
 pub mod output;
 
 use muster_client::{EventSelection, EventStart, FleetConnection, TargetSelection};
+use muster_display::json;
 use muster_wire::identity::Identity;
 
 use crate::commands::events::args::EventsArgs;
 use crate::commands::events::output::{EventLine, render_event};
-use crate::display::json;
 use crate::flags::named_nodes::NodeNames;
 use crate::outcome::error::ResultWriteError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};

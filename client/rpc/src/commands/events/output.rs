@@ -1,12 +1,11 @@
 //! Renders fleet events: one line each, for people or as JSON.
 
 use muster_base::{NodeText, format_rfc3339};
+use muster_display::printer::{BAD, STRONG};
+use muster_display::time::format_time_millis;
 use muster_wire::event::FleetEvent;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::display::printer::{BAD, STRONG};
-use crate::display::time::format_time_millis;
 
 /// Renders an event as a line: time, node, kind and text.
 pub fn render_event(event: &FleetEvent) -> String {

@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 
 use muster_base::encode_hex;
 use muster_ddl::ActionClass;
+use muster_display::columns::wrap_words;
+use muster_display::json;
+use muster_display::page::label_line;
+use muster_display::printer::{BAD, STRONG};
+use muster_display::time::format_time;
+use muster_display::value::hang_lines;
+use muster_display::{TextPage, node_count_text};
 use muster_wire::identity::Identity;
 use muster_wire::request::Request;
 use muster_wire::trace::StageName;
 use serde::{Serialize, Serializer};
-
-use crate::display::columns::wrap_words;
-use crate::display::json;
-use crate::display::page::label_line;
-use crate::display::printer::{BAD, STRONG};
-use crate::display::time::format_time;
-use crate::display::value::hang_lines;
-use crate::display::{TextPage, node_count_text};
 
 /// Maximum subjects shown per message.
 const MAX_SHOWN_SUBJECTS: usize = 5;

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use muster_base::compare_natural;
+use muster_display::table::Table;
 use muster_filter::state::NodeFacts;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::display::table::Table;
 
 /// Counts the nodes that have each fact.
 #[derive(Debug, Default)]

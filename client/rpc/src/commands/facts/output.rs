@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use console::measure_text_width;
 use muster_client::RequestReport;
 use muster_contract::rpcutil::RpcutilGetFactOutput;
+use muster_display::columns::format_columns;
+use muster_display::page::pad_end;
+use muster_display::printer::{HINT, STRONG};
+use muster_display::ranges::shorten_to_ranges;
+use muster_display::screen::Screen;
+use muster_display::table::Table;
+use muster_display::value::compact_value;
+use muster_display::{TextPage, count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::display::columns::format_columns;
-use crate::display::page::pad_end;
-use crate::display::printer::{HINT, STRONG};
-use crate::display::ranges::shorten_to_ranges;
-use crate::display::screen::Screen;
-use crate::display::table::Table;
-use crate::display::value::compact_value;
-use crate::display::{TextPage, count_text};
 use crate::report::request::balance_line;
 
 /// A value, and the nodes that have it.
@@ -150,11 +150,11 @@ pub struct FactsDocument<'a> {
 #[cfg(test)]
 mod tests {
     use console::measure_text_width;
+    use muster_display::json;
+    use muster_display::screen::Screen;
     use serde_json::json;
 
     use super::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
-    use crate::display::json;
-    use crate::display::screen::Screen;
     use crate::report::documents::ReportDocument;
     use crate::report::testing::{plain, reply, report};
 

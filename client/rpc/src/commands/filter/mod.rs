@@ -62,8 +62,9 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> CommandResult {
 
 #[cfg(test)]
 mod tests {
+    use muster_display::printer::VerbosityLevel;
+
     use super::{CommandContext, FilterCommand, run};
-    use crate::display::printer::VerbosityLevel;
     use crate::flags::filters::{ConditionArgs, FilterArgs};
     use crate::outcome::exit::CommandExitCode;
     use crate::report::testing::printer;

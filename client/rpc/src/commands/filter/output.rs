@@ -1,12 +1,12 @@
 //! Renders the evaluation of a filter for a saved inventory.
 
 use muster_calls::discovery::inventory::NodeEvaluation;
+use muster_display::printer::{BAD, GOOD, WARNING};
+use muster_display::{TextPage, node_count_text};
 use muster_filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::printer::{BAD, GOOD, WARNING};
-use crate::display::{TextPage, node_count_text};
 use crate::outcome::exit::CommandExitCode;
 
 /// The document for programs.

@@ -14,12 +14,12 @@ use muster_client::{
     AgentSchemas, FleetConnection, PingRequest, RequestObserver, ResultGap, TargetSelection,
     locate_nodes,
 };
+use muster_display::{list_first_nodes, node_count_text};
 use muster_wire::identity::Identity;
 use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
 
 use crate::commands::find::args::FindArgs;
 use crate::commands::find::output::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
-use crate::display::{list_first_nodes, node_count_text};
 use crate::report::progress::MessagePrinter;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form;

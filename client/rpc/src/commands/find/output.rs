@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use muster_base::format_duration;
 use muster_calls::DiscoveryMethod;
+use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use serde::Serialize;
-
-use crate::display::node_count_text;
 
 /// The sentence that `--verbose` adds.
 pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {

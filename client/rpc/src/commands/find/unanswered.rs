@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
+use muster_display::{list_first_nodes, node_count_text};
 use muster_filter::SelectExpression;
 use muster_wire::identity::Identity;
 
 use crate::commands::find::ping_nodes;
-use crate::display::{list_first_nodes, node_count_text};
 use crate::flags::filters::FilterArgs;
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use muster_client::{DiscoveryDifferences, FleetConnection, TargetSelection};
+use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::node_count_text;
 use crate::report::progress::MessagePrinter;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;

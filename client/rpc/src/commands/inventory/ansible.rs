@@ -7,10 +7,10 @@ use muster_client::{
     build_ansible_inventory,
 };
 use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
+use muster_display::count_text;
 use muster_wire::identity::Identity;
 
 use crate::commands::inventory::args::AnsibleArgs;
-use crate::display::count_text;
 use crate::flags::filters::FilterArgs;
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};

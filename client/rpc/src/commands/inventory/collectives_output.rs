@@ -5,11 +5,10 @@ use std::fmt::Write as _;
 
 use muster_client::RequestReport;
 use muster_contract::rpcutil::RpcutilCollectiveInfoOutput;
+use muster_display::printable::escape_to_line;
+use muster_display::table::Table;
 use muster_wire::identity::Identity;
 use serde::Serialize;
-
-use crate::display::printable::escape_to_line;
-use crate::display::table::Table;
 
 #[derive(Debug, Default)]
 pub struct CollectiveMembers<'a>(pub BTreeMap<String, BTreeSet<&'a Identity>>);

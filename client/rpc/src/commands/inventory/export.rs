@@ -14,13 +14,13 @@ use muster_calls::discovery::inventory::{
 use muster_client::NodeReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_display::json;
+use muster_display::{count_text, node_count_text};
 use muster_files::files;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
 use crate::commands::inventory::args::InventoryArgs;
-use crate::display::json;
-use crate::display::{count_text, node_count_text};
 use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::request::inquiry::RPCUTIL_AGENT;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};

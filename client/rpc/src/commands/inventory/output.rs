@@ -8,14 +8,14 @@ use muster_client::{NodeReply, RequestReport};
 use muster_contract::rpcutil::{
     AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
 };
+use muster_display::TextPage;
+use muster_display::columns::format_columns;
+use muster_display::printer::STRONG;
+use muster_display::value::{hang_lines, value_lines};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::display::TextPage;
-use crate::display::columns::format_columns;
-use crate::display::printer::STRONG;
-use crate::display::value::{hang_lines, value_lines};
 use crate::report::documents::RequestStatsDocument;
 
 /// A node's replies about itself; parts without a reply are absent.
@@ -71,7 +71,7 @@ fn render_statistics(
     });
     let rows = [
         ("Version", text(&statistics.version)),
-        ("Start Time", statistics.starttime.map(crate::display::time::format_time)),
+        ("Start Time", statistics.starttime.map(muster_display::time::format_time)),
         ("Config File", text(&statistics.configfile)),
         ("Process ID", count(statistics.pid.map(u64::from))),
         ("Threads", count(statistics.threads)),
@@ -170,10 +170,10 @@ impl<'a> NodeInventoryDocument<'a> {
 
 #[cfg(test)]
 mod tests {
+    use muster_display::json;
     use serde_json::json;
 
     use super::{NodeInventory, NodeInventoryDocument};
-    use crate::display::json;
     use crate::report::testing::WIDTH;
     use crate::report::testing::{plain, reply, report};
 

@@ -7,13 +7,13 @@ mod undo;
 
 use muster_base::error_chain;
 use muster_client::jobs::JobStore;
+use muster_display::count_text;
+use muster_display::printer::highlight_code;
 
 use crate::commands::job::args::{JobCommand, JobDiffArgs, JobForgetArgs, JobShowArgs};
 use crate::commands::job::output::{
     JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
-use crate::display::count_text;
-use crate::display::printer::highlight_code;
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_base::format_rfc3339;
 use muster_client::jobs::{JobFleet, JobReply, RequestOutcome, SavedJob};
+use muster_display::columns::format_columns;
+use muster_display::printer::{BAD, GOOD, STRONG};
+use muster_display::table::Table;
+use muster_display::time::format_time_millis;
+use muster_display::value::compact_value;
+use muster_display::{TextPage, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::display::columns::format_columns;
-use crate::display::printer::{BAD, GOOD, STRONG};
-use crate::display::table::Table;
-use crate::display::time::format_time_millis;
-use crate::display::value::compact_value;
-use crate::display::{TextPage, node_count_text};
 use crate::report::status::outcome_words;
 
 /// Indentation below a title, in columns.

@@ -10,12 +10,12 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, JobRecorder, RequestPlan,
     RequestReport, RequestWords, ResultGap, TargetSelection, request_noop,
 };
+use muster_display::list_sample_nodes;
+use muster_display::node_count_text;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use crate::commands::job::args::JobUndoArgs;
-use crate::display::list_sample_nodes;
-use crate::display::node_count_text;
 use crate::report::progress::{MessagePrinter, ProgressReporter};
 use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::request::save::{JobCandidate, open_journal};

@@ -1,10 +1,9 @@
 //! Renders what changed on a node.
 
+use muster_display::table::Table;
+use muster_display::time::format_time_millis;
+use muster_display::value::compact_value;
 use muster_wire::node_history::{NodeChange, ValueChange};
-
-use crate::display::table::Table;
-use crate::display::time::format_time_millis;
-use crate::display::value::compact_value;
 
 /// A table of changes, the oldest first, with the time at the first value of each.
 pub fn render_changes(changes: &[NodeChange], width: usize) -> String {

@@ -14,6 +14,7 @@ use muster_client::{
     FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
 };
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use tokio::time::sleep;
@@ -23,7 +24,6 @@ use crate::commands::nodes::output::{
     ShownNodes, render_facets, render_node, render_node_names, render_node_table,
     render_registration_check,
 };
-use crate::display::node_count_text;
 use crate::flags::list_form::NodeListForm;
 use crate::report::list_form::print_in_form;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::RegisteredUpdate;
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
-
-use crate::display::TextPage;
-use crate::display::screen::UNLIMITED_WIDTH;
-use crate::display::table::Table;
-use crate::display::value::compact_value;
+use muster_display::TextPage;
+use muster_display::screen::UNLIMITED_WIDTH;
+use muster_display::table::Table;
+use muster_display::value::compact_value;
 
 pub fn render_node_table(
     nodes: &[DirectoryNodeRow],

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use muster_base::unix_millis_now;
+use muster_display::printer::{GOOD, OutputPrinter};
+use muster_display::time::format_time;
 use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_organisation::{
     CredentialSpec, IssuedCredentials, OrganisationError, PrincipalKind, bundle,
@@ -15,8 +17,6 @@ use muster_wire::token::scope::CallerGrant;
 
 use crate::commands::org::args::{AddLeafArgs, CredentialArgs, OrgAddCommand};
 use crate::commands::org::{names, push};
-use crate::display::printer::{GOOD, OutputPrinter};
-use crate::display::time::format_time;
 use crate::flags::lifetime::CredentialExpiry;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 

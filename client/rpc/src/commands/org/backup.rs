@@ -4,6 +4,9 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use muster_base::{error_chain, unix_millis_now};
+use muster_display::count_text;
+use muster_display::printer::{GOOD, OutputPrinter, WARNING};
+use muster_display::time::format_time;
 use muster_files::Zeroizing;
 use muster_files::files::{self, FileAccessError};
 use muster_organisation::{
@@ -11,9 +14,6 @@ use muster_organisation::{
 };
 
 use crate::commands::org::args::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
-use crate::display::count_text;
-use crate::display::printer::{GOOD, OutputPrinter, WARNING};
-use crate::display::time::format_time;
 use crate::outcome::error::Error;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::terminal::{PromptError, prompt_secret};

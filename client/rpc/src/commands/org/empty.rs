@@ -4,11 +4,11 @@ use std::io;
 use std::io::IsTerminal as _;
 
 use muster_base::{duration_millis, format_duration, unix_millis_now};
+use muster_display::count_text;
+use muster_display::printer::GOOD;
 use muster_organisation::StoredKeys;
 
 use crate::commands::org::args::OrgEmptyArgs;
-use crate::display::count_text;
-use crate::display::printer::GOOD;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::confirm_on_terminal;
 

@@ -3,6 +3,8 @@
 //! They have a key of their own, so that revoking a grant early does not revoke the user's permanent credentials.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::GOOD;
+use muster_display::time::format_time;
 use muster_organisation::{
     CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
     PrincipalKind,
@@ -12,8 +14,6 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::scope::CallerGrant;
 
 use crate::commands::org::{add, args as org};
-use crate::display::printer::GOOD;
-use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// Prints the path of the credentials as data.
@@ -92,13 +92,13 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
+    use muster_display::printer::VerbosityLevel;
     use muster_wire::token::{TokenError, UserCredentials};
 
     use muster_base::unix_millis_now;
 
     use super::{CallerGrant, CommandContext, run};
     use crate::commands::org::args as org;
-    use crate::display::printer::VerbosityLevel;
     use crate::report::testing::printer;
     use crate::session::environment::ProcessEnvironment;
     use std::cell::OnceCell;

@@ -1,11 +1,11 @@
 //! `rpc org init`: creates an organisation and prints the next steps.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::{GOOD, highlight_code};
 use muster_organisation;
 use muster_organisation::{OrganisationSpec, create_organisation};
 
 use crate::commands::org::args::OrgInitArgs;
-use crate::display::printer::{GOOD, highlight_code};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {

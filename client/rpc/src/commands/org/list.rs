@@ -1,13 +1,13 @@
 //! `rpc org list`: lists all issued credentials by kind and name.
 
 use muster_base::unix_millis_now;
+use muster_display::table::Table;
+use muster_display::time::format_time;
 use muster_organisation::{AccountTrusts, CredentialRecord, CredentialState, PrincipalKind};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
 use crate::commands::org::args::OrgListArgs;
-use crate::display::table::Table;
-use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.

@@ -1,9 +1,9 @@
 //! `rpc org monitor`: writes a directory for a monitoring system. Prints its path as data.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::GOOD;
 
 use crate::commands::org::args::OrgMonitorArgs;
-use crate::display::printer::GOOD;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub async fn run(args: &OrgMonitorArgs, cx: CommandContext<'_>) -> CommandResult {

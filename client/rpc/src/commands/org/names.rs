@@ -2,10 +2,10 @@
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_bus::BucketError;
+use muster_display::printer::OutputPrinter;
 use muster_organisation::{AccountRealm, CredentialRecord, Organisation, PushError};
 use muster_wire::Millis;
 
-use crate::display::printer::OutputPrinter;
 use crate::session::context::Error;
 
 /// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no

@@ -1,9 +1,9 @@
 //! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_organisation::{Organisation, OrganisationLock, PushError};
 
-use crate::display::printer::{GOOD, OutputPrinter};
 use crate::flags::org_directory::OrgDirectoryArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 

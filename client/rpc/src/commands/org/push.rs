@@ -1,14 +1,14 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
 use muster_base::{error_chain, unix_millis_now};
+use muster_display::count_text;
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_organisation::{
     AccountRealm, MissingStores, Organisation, OrganisationLock, PushError, StoreChange,
     StoreOptions,
 };
 
 use crate::commands::org::args::OrgPushArgs;
-use crate::display::count_text;
-use crate::display::printer::{GOOD, OutputPrinter};
 use crate::report::store_changes::print_store_changes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 

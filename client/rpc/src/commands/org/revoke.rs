@@ -8,14 +8,14 @@ use std::io;
 use std::io::IsTerminal as _;
 
 use muster_base::{count_text, unix_millis_now};
+use muster_display::printer::{GOOD, OutputPrinter};
+use muster_display::time::format_time;
 use muster_organisation::{AccountRealm, NameRegister, Organisation, PrincipalKind, PushError};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use targets::RevokedKey;
 
 use crate::commands::org::args::OrgRevokeArgs;
-use crate::display::printer::{GOOD, OutputPrinter};
-use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form::confirm_on_terminal;
 

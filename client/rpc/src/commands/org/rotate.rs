@@ -4,12 +4,12 @@
 mod operator;
 
 use muster_base::unix_millis_now;
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_organisation::{Organisation, PrincipalKind, RotationStart};
 use muster_wire::identity::Identity;
 
 use crate::commands::org::args::{OrgRotateArgs, RotatedKey};
 use crate::commands::org::{push, ssh_authority};
-use crate::display::printer::{GOOD, OutputPrinter};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// Most names that are listed individually.

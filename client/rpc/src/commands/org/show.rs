@@ -1,6 +1,9 @@
 //! `rpc org show`: shows the organisation's account, or the token of one principal with its resolved permissions.
 
 use muster_base::unix_millis_now;
+use muster_display::TextPage;
+use muster_display::printer::{OutputPrinter, STRONG};
+use muster_display::time::format_time;
 use muster_organisation::{
     AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile,
     RecordIndex,
@@ -15,9 +18,6 @@ use serde::Serialize;
 
 use crate::commands::org::args::OrgShowArgs;
 use crate::commands::org::list::{CredentialRow, format_optional_time};
-use crate::display::TextPage;
-use crate::display::printer::{OutputPrinter, STRONG};
-use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.

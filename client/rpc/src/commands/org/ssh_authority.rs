@@ -1,13 +1,13 @@
 //! `rpc org ssh-ca`, and `rpc org rotate ssh-ca`: the authority of SSH user certificates.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_files::files::{FileAccessError, read_text};
 use muster_organisation::{OfflineCertificate, Organisation, OrganisationError, RotationStart};
 use muster_sshcert::{GrantedFeatures, MAX_PUBLIC_KEY_BYTES, SubjectKey, SubjectKeyError};
 
 use crate::commands::org::args::{OrgSshCaCommand, OrgSshCaSignArgs};
 use crate::commands::org::push;
-use crate::display::printer::{GOOD, OutputPrinter};
 use crate::flags::org_directory::OrgDirectoryArgs;
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};

@@ -5,11 +5,10 @@ use std::time::Duration;
 use muster_base::format_duration;
 use muster_client::{NodeReply, RequestReport};
 use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use muster_display::TextPage;
+use muster_display::printer::STRONG;
+use muster_display::table::Table;
 use serde::Serialize;
-
-use crate::display::TextPage;
-use crate::display::printer::STRONG;
-use crate::display::table::Table;
 
 /// The smallest limit that any node uses.
 fn limit_text(pool: &PermitPoolRow) -> String {

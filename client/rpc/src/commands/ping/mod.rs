@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use muster_calls::{CallStats, ReceivedReply};
 use muster_client::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
+use muster_display::printer::PrintError;
 use muster_wire::identity::Identity;
 
 use crate::commands::ping::args::PingArgs;
 use crate::commands::ping::output::{
     PingDenial, PingDocument, PingReply, render_ping_graph, render_ping_statistics,
 };
-use crate::display::printer::PrintError;
 use crate::report::progress::ProgressReporter;
 use crate::report::trace::RequestTrace;
 use crate::request::send::request_traceparent;

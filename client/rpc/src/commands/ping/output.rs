@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use muster_base::format_millis;
 use muster_client::NodeTrace;
+use muster_display::duration::format_milliseconds;
+use muster_display::page::{pad_node_name, pad_start};
+use muster_display::printer::WARNING;
+use muster_display::{TextPage, count_text, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::duration::format_milliseconds;
-use crate::display::page::{pad_node_name, pad_start};
-use crate::display::printer::WARNING;
-use crate::display::{TextPage, count_text, node_count_text};
 use crate::report::trace::NodeTraceDocument;
 
 /// Clock differences below this are not reported, in milliseconds.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use muster_base::unix_millis_now;
 use muster_calls::load_signer;
 use muster_client::FleetRequestError;
+use muster_display::count_text;
+use muster_display::printer::GOOD;
 use muster_operations::bundle::{
     self as bundle_files, BundleArchive, BundleError, BundleFileError, BundleSignerTrust,
     PLUGIN_SIGN_TAG, check_agent_files, collect_bundle_files,
@@ -18,8 +20,6 @@ use muster_wire::token::{AccountTrust, PublicKey};
 use muster_files::files::{self, FileAccessError};
 
 use crate::commands::plugin::args::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::display::count_text;
-use crate::display::printer::GOOD;
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form::confirm_on_terminal;

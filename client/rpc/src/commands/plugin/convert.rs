@@ -6,11 +6,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use muster_ddl::MAX_DDL_BYTES;
+use muster_display::escape_to_line;
 use muster_files::files::{FileAccessError, file_error, read_text};
 use muster_operations::bundle::{ConvertedDdl, ConvertedDdlKind, RubyDdlProblem, convert_ruby_ddl};
 
 use crate::commands::plugin::args::PluginConvertArgs;
-use crate::display::escape_to_line;
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 

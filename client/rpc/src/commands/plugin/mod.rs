@@ -13,10 +13,10 @@ mod convert;
 
 use muster_client::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 use muster_ddl::doc;
+use muster_display::node_count_text;
 
 use crate::commands::plugin::args::{PluginCommand, PluginDocArgs, PluginFetchArgs};
 use crate::commands::plugin::output::{PluginDocument, PluginListDocument, render_agent_list};
-use crate::display::node_count_text;
 use crate::flags::json::JsonArgs;
 use crate::request::inquiry::{RPCUTIL_AGENT, discover_and_ask, plan_action};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};

@@ -2,10 +2,9 @@
 
 use muster_calls::DdlStore;
 use muster_ddl::AgentDdl;
+use muster_display::screen::UNLIMITED_WIDTH;
+use muster_display::table::Table;
 use serde::Serialize;
-
-use crate::display::screen::UNLIMITED_WIDTH;
-use crate::display::table::Table;
 
 /// An agent in the list.
 #[derive(Debug, Serialize)]

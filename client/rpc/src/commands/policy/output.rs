@@ -2,14 +2,13 @@
 
 use muster_client::{NodeReply, RequestReport};
 use muster_contract::config::{ConfigCallerRow, ConfigWhoOutput};
+use muster_display::printer::{BAD, GOOD, STRONG, WARNING};
+use muster_display::table::Table;
+use muster_display::{TextPage, count_text};
 use muster_operations::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
-
-use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
-use crate::display::table::Table;
-use crate::display::{TextPage, count_text};
 
 /// Result of `rpc policy check`.
 #[derive(Debug, Serialize)]

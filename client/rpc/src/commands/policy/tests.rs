@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser as _;
+use muster_display::printer::VerbosityLevel;
 use tempfile::TempDir;
 
 use crate::cli::{Cli, Command, Deferred};
 use crate::commands::policy::{CommandContext, CommandResult, PolicyCommand, run};
-use crate::display::printer::VerbosityLevel;
 use crate::outcome::exit::CommandExitCode;
 use crate::report::testing::printer;
 use crate::session::environment::ProcessEnvironment;

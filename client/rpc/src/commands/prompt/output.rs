@@ -2,9 +2,9 @@
 
 use console::measure_text_width;
 use muster_contract::motd::{PromptStatus, TerminalColor, prompt_word};
+use muster_display::printable::TextStyle;
 
 use crate::commands::prompt::args::PromptShell;
-use crate::display::printable::TextStyle;
 
 #[derive(Debug, Clone, Copy)]
 pub struct PromptOptions {
@@ -152,9 +152,9 @@ fi
 #[cfg(test)]
 mod tests {
     use muster_contract::motd::PromptSegment;
+    use muster_display::printable::printed_text;
 
     use super::*;
-    use crate::display::printable::printed_text;
 
     fn status(roles: &[&str], warnings: &[&str]) -> PromptStatus {
         let segment = |text: &str, color| PromptSegment { text: text.to_owned(), color };

@@ -2,12 +2,12 @@
 //! nodes' tokens with the organisation's keys, which the service does not have.
 
 use muster_contract::provisioner::NodeControlOutput;
+use muster_display::printer::{BAD, GOOD};
 use muster_wire::identity::Identity;
 
 use crate::commands::org::revoke::revoke_nodes;
 use crate::commands::provision::args::ProvisionRetireArgs;
 use crate::commands::provision::service::ProvisionerClient;
-use crate::display::printer::{BAD, GOOD};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::terminal::{ask_confirmation, is_terminal};
 

@@ -1,6 +1,7 @@
 //! The commands of provisioning that need the organisation's keys: a bootstrap token, the files of a host, and the release of names.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::GOOD;
 use muster_organisation::bundle::{PROVISIONER_HOME, name};
 use muster_organisation::{CredentialSpec, OrganisationError, PrincipalKind, bundle};
 use muster_wire::enrol::TokenGrant;
@@ -12,7 +13,6 @@ use crate::commands::org::{add, names, newcomers};
 use crate::commands::provision::args::{
     BootstrapTokenArgs, ProvisionHostArgs, ProvisionReleaseArgs,
 };
-use crate::display::printer::GOOD;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// `rpc provision token`: issues a bootstrap token. Prints the path of the credentials as data.

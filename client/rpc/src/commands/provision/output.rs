@@ -6,10 +6,9 @@ use muster_base::{NodeText, format_duration};
 use muster_contract::provisioner::{
     ProvisionedNodeRow, ProvisionerStatusOutput, ProvisioningState,
 };
+use muster_display::page::{TextPage, fixed_cells};
+use muster_display::table::Table;
 use serde::Serialize;
-
-use crate::display::page::{TextPage, fixed_cells};
-use crate::display::table::Table;
 
 /// Whether provisioning of any shown node has failed.
 pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
@@ -112,7 +111,7 @@ pub fn describe_changes(
 }
 
 fn format_millis(millis: u64) -> String {
-    crate::display::time::format_time_millis(millis)
+    muster_display::time::format_time_millis(millis)
 }
 
 /// The document for programs.

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use muster_base::unix_millis_now;
+use muster_display::printer::OutputPrinter;
+use muster_display::time::format_time;
 use muster_files::files;
 use muster_organisation::cloud_init::{
     CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
@@ -16,8 +18,6 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
 use crate::commands::provision::args::{ConfigSetting, UserDataArgs};
-use crate::display::printer::OutputPrinter;
-use crate::display::time::format_time;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 const MAX_CREDS_BYTES: u64 = 64 * 1024;

@@ -3,6 +3,9 @@
 use muster_base::{error_chain, unix_millis_now};
 use muster_calls::RolloutStopReason;
 use muster_client::{EndedRun, PuppetRolloutNotice, PuppetRunsReport, RunLogLine};
+use muster_display::json;
+use muster_display::node_count_text;
+use muster_display::printer::PrintError;
 use muster_wire::identity::Identity;
 
 use crate::commands::puppet::args::RunOutputArgs as Flags;
@@ -10,9 +13,6 @@ use crate::commands::puppet::output::runs::{
     PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
     format_log_line, render_runs_summary,
 };
-use crate::display::json;
-use crate::display::node_count_text;
-use crate::display::printer::PrintError;
 use crate::outcome::diagnostics::error_text;
 use crate::session::context::{CommandContext, Error, Result};
 use crate::session::form;

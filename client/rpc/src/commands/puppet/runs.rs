@@ -12,6 +12,7 @@ use muster_client::{
     PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
 };
 use muster_contract::puppet::LastRunSummaryOutput;
+use muster_display::{list_sample_nodes, node_count_text};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
@@ -22,7 +23,6 @@ use crate::commands::puppet::args::{
 use crate::commands::puppet::output::status::{describe_idle_nodes, node_states};
 use crate::commands::puppet::resume::{RemainingRollout, remaining_rollout};
 use crate::commands::puppet::run_output::{PuppetOutput, PuppetOutputForm};
-use crate::display::{list_sample_nodes, node_count_text};
 use crate::report::progress::{MessagePrinter, ProgressReporter};
 use crate::request::inquiry::{ask_nodes, plan_action};
 use crate::request::save::{JobCandidate, open_journal};

@@ -24,7 +24,7 @@ use crate::session::form;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleSignError {
-    #[error("`--until` is in the past: {}", crate::display::time::format_time_millis(*.0))]
+    #[error("`--until` is in the past: {}", muster_display::time::format_time_millis(*.0))]
     Past(Millis),
     #[error(
         "`--until` is {} away; a schedule lasts at most {}",

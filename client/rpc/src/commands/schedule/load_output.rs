@@ -1,13 +1,12 @@
 //! Renders the expected load of a schedule as a plot, and a simulated day.
 
 use muster_contract::schedule::{ScheduleLoadRow, ScheduleStartRow};
+use muster_display::screen::Screen;
+use muster_display::time::format_time_millis;
+use muster_display::{TextPage, count_text};
 use muster_schedule::{LoadBin, ScheduleSimulation, SeatList, load_curve};
 use muster_wire::Millis;
 use serde::Serialize;
-
-use crate::display::screen::Screen;
-use crate::display::time::format_time_millis;
-use crate::display::{TextPage, count_text};
 
 /// Height of the plot in lines.
 const PLOT_HEIGHT: u32 = 8;
@@ -152,11 +151,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use muster_contract::schedule::ScheduleLoadRow;
+    use muster_display::screen::Screen;
     use muster_schedule::{ScheduleSpec, SeatList, SimulationInput, simulate_schedule};
     use muster_wire::identity::Identity;
 
     use super::{SimulationDocument, render_load, render_simulation};
-    use crate::display::screen::Screen;
 
     const HOUR: u64 = 3_600_000;
 

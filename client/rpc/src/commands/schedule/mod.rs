@@ -16,6 +16,7 @@ use muster_contract::schedule::{
     ScheduleShow, ScheduleShowInput, ScheduleShowOutput,
 };
 use muster_ddl::{Action, EmptyInput};
+use muster_display::printer::GOOD;
 use muster_filter::NodeFilter;
 use muster_wire::identity::SubjectName;
 
@@ -27,7 +28,6 @@ use crate::commands::schedule::load_output::render_load;
 use crate::commands::schedule::output::{
     ScheduleDocument, render_schedule, render_schedule_history, render_schedule_list,
 };
-use crate::display::printer::GOOD;
 use crate::flags::json::JsonArgs;
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};

@@ -7,15 +7,14 @@ use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleEntry, ScheduleHistoryOutput, ScheduleListOutput,
     ScheduleOverdueRow, ScheduleRow, ScheduleShowOutput, ScheduleStartRow,
 };
+use muster_display::table::Table;
+use muster_display::time::format_time_millis;
+use muster_display::{TextPage, count_text, node_count_text};
 use muster_schedule::{CompiledSchedule, ScheduleBlackout, ScheduleSpec};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::display::table::Table;
-use crate::display::time::format_time_millis;
-use crate::display::{TextPage, count_text, node_count_text};
 
 /// Most nodes in each list of `rpc schedule show`.
 const MAX_LISTED_NODES: usize = 10;

@@ -17,11 +17,11 @@ use muster_client::{
     FleetConnection, SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram,
     SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments, replace_cache_file,
 };
+use muster_display::shell_word;
 use muster_files::files::FileAccessError;
 use muster_wire::identity::Identity;
 
 use crate::commands::ssh::args::{BusPort, SshArgs, SshTargetArgs};
-use crate::display::shell_word;
 use crate::outcome::error::CommandError;
 use crate::report::progress::MessagePrinter;
 use crate::report::rollout_preview::RolloutPreview;

@@ -2,11 +2,11 @@
 
 use muster_client::{NodeReply, RequestReport};
 use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
+use muster_display::page::TextPage;
+use muster_display::table::Table;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::page::TextPage;
-use crate::display::table::Table;
 use crate::report::request::balance_line;
 
 /// The counters of one daemon since its start.

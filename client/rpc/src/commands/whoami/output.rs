@@ -1,11 +1,10 @@
 //! Renders who the caller is, and the list of contexts.
 
 use muster_client::{CallerSummary, RpcSettings};
+use muster_display::TextPage;
+use muster_display::printer::{BAD, STRONG};
+use muster_display::time::format_time;
 use serde::Serialize;
-
-use crate::display::TextPage;
-use crate::display::printer::{BAD, STRONG};
-use crate::display::time::format_time;
 
 /// What `rpc whoami` and `rpc context show` print. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]

@@ -6,12 +6,12 @@ use muster_calls::DdlStore;
 use muster_client::{NodeReply, RequestReport, ResultGap};
 use muster_ddl::DisplayOverride;
 use muster_ddl::aggregate::summarize_replies;
+use muster_display::json;
+use muster_display::printer::{BAD, GOOD, STRONG, WARNING};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
 
-use crate::display::json;
-use crate::display::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::report::documents::RequestDocument;
 use crate::report::group;
 use crate::report::request::RequestResultView;
@@ -138,7 +138,7 @@ fn replies_are_escaped_for_the_terminal() {
     let get_fact = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let values = json!({"value": format!("{evil}\n")});
     report.summaries = summarize_replies(get_fact, values.as_object());
-    let harmful = |c: char| crate::display::printable::is_harmful(c) && c != '\n';
+    let harmful = |c: char| muster_display::printable::is_harmful(c) && c != '\n';
     let text = draw_colourless(&report);
     assert!(!text.contains(harmful), "{text:?}");
     let json = json::to_safe_text(&RequestDocument::new(&report)).unwrap();

@@ -2,11 +2,11 @@
 //! Brokers read operator.jwt at their start only, so they are restarted after each call.
 
 use muster_base::unix_millis_now;
+use muster_display::printer::{GOOD, OutputPrinter};
 use muster_organisation::{BrokerOperators, Organisation, RotationStart};
 use muster_wire::token::PublicKey;
 
 use crate::commands::org::push;
-use crate::display::printer::{GOOD, OutputPrinter};
 use crate::session::context::{CommandExitCode, CommandResult};
 
 /// Adds the statement that names the next operator to the account tokens, and pushes them.

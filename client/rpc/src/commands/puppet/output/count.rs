@@ -2,9 +2,9 @@
 
 use muster_client::RequestReport;
 use muster_contract::puppet::PuppetStatusOutput;
+use muster_display::page::TextPage;
 use serde::Serialize;
 
-use crate::display::page::TextPage;
 use crate::report::request::balance_line;
 
 /// The totals.

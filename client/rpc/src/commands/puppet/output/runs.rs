@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_base::{NodeText, duration_millis, format_duration, format_rfc3339};
 use muster_calls::runs::{ConcurrencyStats, RunOutcome};
 use muster_client::{EndedRun, PuppetRunsReport, RunLogLine};
+use muster_display::printer::{BAD, GOOD, STRONG};
+use muster_display::time::format_time_millis;
+use muster_display::{TextPage, count_text, list_first_nodes, node_count_text};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::display::printer::{BAD, GOOD, STRONG};
-use crate::display::time::format_time_millis;
-use crate::display::{TextPage, count_text, list_first_nodes, node_count_text};
 
 /// Maximum node names beside a count.
 const MAX_NAMED_NODES: usize = 4;
@@ -300,13 +299,13 @@ impl<'a> PuppetRunsJsonLine<'a> {
 mod tests {
     use muster_calls::RolloutStopReason;
     use muster_calls::runs::RunOutcome;
+    use muster_display::json::to_safe_line;
+    use muster_display::printable::styled_line;
 
     use super::{
         PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, format_log_line,
         render_runs_summary,
     };
-    use crate::display::json::to_safe_line;
-    use crate::display::printable::styled_line;
     use crate::report::testing::is_within_width;
     use crate::report::testing::plain;
     use crate::report::testing::{ended, outcome, ran, runs};

@@ -5,11 +5,11 @@ use std::time::Duration;
 use muster_base::{NodeText, format_duration};
 use muster_client::{NodeReply, PuppetRunsReport, RequestReport};
 use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
+use muster_display::table::Table;
+use muster_display::{TextPage, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::table::Table;
-use crate::display::{TextPage, node_count_text};
 use crate::report::request::balance_line;
 
 /// Maximum number of reasons in the error when nothing can run.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use muster_client::RequestReport;
 use muster_contract::puppet::{LastRunSummaryOutput, PuppetRunClass};
+use muster_display::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
+use muster_display::{TextPage, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::display::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
-use crate::display::{TextPage, node_count_text};
 use crate::report::request::balance_line;
 
 /// A figure: its output, its title, and how it is read.

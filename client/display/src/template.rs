@@ -11,8 +11,9 @@ use minijinja::{Environment, UndefinedBehavior, escape_formatter};
 use muster_base::nearest_name;
 use serde::Serialize;
 
-use crate::display::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
+use crate::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
 
+/// Longest template, in bytes.
 pub const MAX_TEMPLATE_BYTES: usize = 256 * 1024;
 const MAX_RENDER_STEPS: u64 = 2_000_000;
 /// Maximum run time of one rendering: one step of a filter can read a whole list.
@@ -29,31 +30,47 @@ pub struct OutputTemplate {
     is_abandoned: AtomicBool,
 }
 
+/// Why a template is invalid, or cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputTemplateError {
+    /// It cannot be parsed.
     #[error("line {line}: {problem}")]
     Syntax {
         /// The line, from 1.
         line: usize,
+        /// What is wrong.
         problem: String,
     },
+    /// It is too long.
     #[error("the template is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
+    /// It uses a name that does not exist.
     #[error("unknown name `{name}`; the known names are {}", .known.join(", "))]
-    Unknown { name: String, known: Vec<&'static str> },
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: Vec<&'static str>,
+    },
+    /// It uses a field that does not exist.
     #[error("unknown field `{name}.{field}`; {hint}")]
     UnknownField {
+        /// The name that has fields.
         name: &'static str,
+        /// The field.
         field: String,
         /// The most similar field, or all of them.
         hint: String,
     },
+    /// It cannot be rendered.
     #[error("line {line}: {problem}")]
     Render {
         /// The line, from 1.
         line: usize,
+        /// What is wrong.
         problem: String,
     },
+    /// It did not end.
     #[error(transparent)]
     Unfinished(#[from] EvaluationError),
 }

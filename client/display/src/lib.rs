@@ -2,6 +2,11 @@
 //!
 //! Text from nodes is escaped by pages, tables and the printer, so that no node can send terminal sequences: see [`printable`].
 
+#![warn(missing_docs)]
+
+#[cfg(test)]
+extern crate self as muster_display;
+
 pub mod columns;
 pub mod duration;
 pub mod evaluation_limit;
@@ -18,7 +23,7 @@ pub mod spark;
 pub mod table;
 pub mod template;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 pub mod time;
 pub mod value;
 pub mod yaml;

@@ -13,8 +13,10 @@ const MAX_EVALUATION_BYTES: u64 = 1024 * 1024 * 1024;
 /// Stack of the thread of an evaluation, in bytes.
 const STACK_BYTES: usize = 16 * 1024 * 1024;
 
+/// Why an evaluation has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluationError {
+    /// It takes longer than this limit.
     #[error("the evaluation takes longer than {}", format_duration(*.0))]
     TooSlow(Duration),
     /// The thread cannot be started, or panicked.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
-use crate::display::escape_to_line;
-use crate::display::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
-use crate::display::json::escape_harmful;
+use crate::escape_to_line;
+use crate::evaluation_limit::{EvaluationError, evaluate_within, limit_memory};
+use crate::json::escape_harmful;
 
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024;
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,6 +17,7 @@ const EVALUATION_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct JsonPathExpression(JsonPath);
 
 impl JsonPathExpression {
+    /// Parses the expression. The error says what is wrong and where.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_EXPRESSION_BYTES {
             return Err(format!("an expression has at most {MAX_EXPRESSION_BYTES} bytes"));

@@ -2,12 +2,14 @@
 
 use terminal_size::{Width, terminal_size_of};
 
+/// Width of text that no terminal limits, in columns.
 pub const DEFAULT_COLUMNS: usize = 80;
 /// Width of tables whose cells are neither wrapped nor cut.
 pub const UNLIMITED_WIDTH: usize = usize::MAX;
 /// Bounds of a plausible width in columns; others are corrected.
 const COLUMN_BOUNDS: (usize, usize) = (20, 1000);
 
+/// Dimensions of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     /// Width of the text in columns.

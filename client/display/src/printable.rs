@@ -1,6 +1,6 @@
 //! The one place where text becomes output: whatever is printed is escaped here, except the styles of the printer.
 //!
-//! [`TextPage`](crate::display::TextPage), tables and the printer escape every line and cell that they are given, so renderers pass texts as they are.
+//! [`TextPage`](crate::TextPage), tables and the printer escape every line and cell that they are given, so renderers pass texts as they are.
 
 use std::fmt::{self, Display};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -15,6 +15,7 @@ static STYLE_PREFIX: LazyLock<String> =
 /// A style of the output. `{style}` begins it, and `{style:#}` ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextStyle {
+    /// Whether it is bold.
     pub is_bold: bool,
     /// The ANSI parameter of its colour.
     pub color: Option<u8>,
@@ -68,7 +69,7 @@ mod tests {
         STYLE_PREFIX, escape_to_line, escape_unprintable, is_harmful, printed_text, shell_word,
         styled_line,
     };
-    use crate::display::printer::{BAD, GOOD};
+    use crate::printer::{BAD, GOOD};
 
     #[test]
     fn only_styles_of_the_printer_are_printed() {

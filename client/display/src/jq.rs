@@ -10,7 +10,7 @@ use jaq_core::load::{Arena, Error as LoadError, File, Loader};
 use jaq_core::{Ctx, Filter, Vars, unwrap_valr};
 use jaq_json::{Val, read};
 
-use crate::display::evaluation_limit::{EvaluationError, limit_memory, start_evaluation};
+use crate::evaluation_limit::{EvaluationError, limit_memory, start_evaluation};
 
 const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 const MAX_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
@@ -23,29 +23,38 @@ const FORBIDDEN_FUNCTIONS: [&str; 8] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JqExpression(String);
 
+/// Why an expression is invalid, or has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum JqExpressionError {
+    /// It cannot be compiled.
     #[error("{expected} at column {column}\n\n  {shown}\n  {}^", " ".repeat(column.saturating_sub(1)))]
     Syntax {
+        /// What is expected or unknown there.
         expected: String,
         /// Column in characters, from 1.
         column: usize,
         /// The expression on one line.
         shown: String,
     },
+    /// It is too long.
     #[error("the expression is longer than {MAX_EXPRESSION_BYTES} bytes")]
     TooLong,
+    /// It failed, with this message.
     #[error("{0}")]
     Run(String),
+    /// Its results are too long.
     #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     OutputTooLong,
+    /// It did not end.
     #[error(transparent)]
     Unfinished(#[from] EvaluationError),
+    /// The document or a result is not JSON.
     #[error("the document or the result cannot be converted to JSON")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl JqExpression {
+    /// Compiles the expression, to find its errors.
     pub fn new(code: &str) -> Result<Self, JqExpressionError> {
         if code.len() > MAX_EXPRESSION_BYTES {
             return Err(JqExpressionError::TooLong);
@@ -110,7 +119,7 @@ fn evaluate_expression(
 fn format_value(value: &Val) -> String {
     match value {
         Val::TStr(text) => String::from_utf8_lossy(text).into_owned(),
-        other => crate::display::json::escape_harmful(other.to_string()),
+        other => crate::json::escape_harmful(other.to_string()),
     }
 }
 
@@ -164,7 +173,7 @@ fn first_syntax_error<'a>(
         column: 1 + before.count(),
         shown: code
             .chars()
-            .map(|c| if crate::display::printable::is_harmful(c) { ' ' } else { c })
+            .map(|c| if crate::printable::is_harmful(c) { ' ' } else { c })
             .collect(),
     }
 }

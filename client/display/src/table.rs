@@ -6,9 +6,9 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Width};
 use console::{measure_text_width, truncate_str};
 
-use crate::display::page::{TextPage, pad_end};
-use crate::display::printable::escape_to_line;
-use crate::display::printer::{BAD, STRONG};
+use crate::page::{TextPage, pad_end};
+use crate::printable::escape_to_line;
+use crate::printer::{BAD, STRONG};
 
 /// Widest column. A wider cell moves the rest of its own line only: the value of one node does not lengthen the lines of all.
 pub const MAX_COLUMN_WIDTH: usize = 1000;
@@ -43,6 +43,7 @@ pub struct RenderedTable {
 }
 
 impl Table {
+    /// A table without rows.
     pub fn new(heading: impl IntoIterator<Item = impl Display>) -> Self {
         Self { heading: escape_cells(heading), ..Self::default() }
     }
@@ -53,6 +54,7 @@ impl Table {
         self
     }
 
+    /// Adds rows.
     pub fn rows(
         &mut self,
         rows: impl IntoIterator<Item = impl IntoIterator<Item = impl Display>>,
@@ -71,6 +73,7 @@ impl Table {
         self
     }
 
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -96,6 +99,7 @@ impl Table {
         if self.is_empty() { String::new() } else { self.render(width) }
     }
 
+    /// Lays out the table for this width, in columns.
     pub fn lay_out(&self, width: usize) -> RenderedTable {
         let mut columns: Vec<usize> = Vec::new();
         for cells in self.lines() {
@@ -221,8 +225,8 @@ fn saturating_u16(number: usize) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::Table;
-    use crate::display::screen::UNLIMITED_WIDTH;
-    use crate::display::testing::plain;
+    use crate::screen::UNLIMITED_WIDTH;
+    use crate::testing::plain;
 
     fn draw(width: usize, max_lines: Option<usize>) -> (String, Vec<String>) {
         let events = "a b c ".repeat(30);
@@ -297,11 +301,7 @@ mod tests {
         table.row([&*name, &"a ".repeat(100)]).failed_if(true).row(["b", "c"]);
         for width in [UNLIMITED_WIDTH, 60] {
             let text = table.render(width);
-            assert_eq!(
-                text.matches(&crate::display::printer::BAD.to_string()).count(),
-                1,
-                "{text}"
-            );
+            assert_eq!(text.matches(&crate::printer::BAD.to_string()).count(), 1, "{text}");
         }
     }
 }

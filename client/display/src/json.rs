@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::display::printable::is_harmful;
+use crate::printable::is_harmful;
 
 /// Serialises a document as indented JSON that is safe for a terminal: harmful characters are escaped with JSON's own syntax.
 pub fn to_safe_text(document: &impl Serialize) -> Result<String, serde_json::Error> {

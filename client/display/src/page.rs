@@ -6,9 +6,10 @@ use std::fmt::{Display, Write as _};
 use console::{Alignment, measure_text_width, pad_str};
 use serde_json::Value;
 
-use crate::display::printable::styled_line;
-use crate::display::value::{hang_lines, value_lines};
+use crate::printable::styled_line;
+use crate::value::{hang_lines, value_lines};
 
+/// Lines of text.
 #[derive(Debug, Default)]
 pub struct TextPage(String);
 
@@ -71,6 +72,7 @@ impl TextPage {
         }
     }
 
+    /// The text; each line is terminated.
     pub fn into_text(self) -> String {
         self.0
     }

@@ -9,12 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use crate::display::json;
-use crate::display::printable::{TextStyle, printed_text, styled_line};
-use crate::display::screen::Screen;
+use crate::json;
+use crate::printable::{TextStyle, printed_text, styled_line};
+use crate::screen::Screen;
 
+/// Success.
 pub const GOOD: TextStyle = TextStyle { is_bold: false, color: Some(32) };
+/// Failures.
 pub const BAD: TextStyle = TextStyle { is_bold: true, color: Some(31) };
+/// Warnings, and what is not as it should be.
 pub const WARNING: TextStyle = TextStyle { is_bold: false, color: Some(33) };
 /// Next steps; paths and commands.
 pub const HINT: TextStyle = TextStyle { is_bold: false, color: Some(36) };
@@ -50,20 +53,34 @@ impl PrintError {
     }
 }
 
+/// Which messages are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VerbosityLevel {
     /// Warnings and errors only.
     Quiet,
+    /// Messages, too.
     Normal,
+    /// Details, too.
     Verbose,
 }
 
+/// Where data goes.
 pub struct DataOutput {
+    /// The standard output, or a file.
     pub writer: Box<dyn Write + Send>,
+    /// Its dimensions.
     pub screen: Screen,
+    /// Whether styles are printed.
     pub has_styles: bool,
 }
 
+impl std::fmt::Debug for DataOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataOutput").field("screen", &self.screen).finish_non_exhaustive()
+    }
+}
+
+/// Prints data and messages.
 pub struct OutputPrinter {
     verbosity: VerbosityLevel,
     is_raw: bool,
@@ -98,6 +115,7 @@ impl OutputPrinter {
         *self.lock_data() = DataOutput { writer, screen, has_styles: false };
     }
 
+    /// The dimensions of the output of data.
     pub fn screen(&self) -> Screen {
         self.lock_data().screen
     }
@@ -106,10 +124,12 @@ impl OutputPrinter {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Which messages are printed.
     pub fn verbosity_level(&self) -> VerbosityLevel {
         self.verbosity
     }
 
+    /// Prints a line of data.
     pub fn print_line(&self, line: impl Display) -> Result<(), PrintError> {
         self.print_text(styled_line(line) + "\n")
     }
@@ -143,6 +163,7 @@ impl OutputPrinter {
         self.print_text(json::to_safe_text(document)? + "\n")
     }
 
+    /// Prints a message, unless only warnings are printed.
     pub fn print_message(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Normal {
             self.print_question(styled_line(line));
@@ -163,10 +184,12 @@ impl OutputPrinter {
         }
     }
 
+    /// Prints a next step for the user, as a message.
     pub fn print_hint(&self, line: impl Display) {
         self.print_message(format_args!("{HINT}hint:{HINT:#} {line}"));
     }
 
+    /// Prints a warning.
     pub fn print_warning(&self, line: impl Display) {
         self.print_question(styled_line(format_args!("{WARNING}warning:{WARNING:#} {line}")));
     }
@@ -194,7 +217,7 @@ impl OutputPrinter {
 #[cfg(test)]
 mod tests {
     use super::VerbosityLevel;
-    use crate::display::testing::printer;
+    use crate::testing::printer;
 
     #[test]
     fn data_and_messages_are_separate() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::display::printable::escape_unprintable;
+use crate::printable::escape_unprintable;
 
 /// The document as YAML, without control characters.
 pub fn to_yaml(document: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {

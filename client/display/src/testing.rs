@@ -1,17 +1,10 @@
-//! The width of tests, text without colours, and a printer that writes to memory.
+//! Text without colours, and a printer that writes to memory. The tests of `rpc` include this file.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use crate::display::printer::{DataOutput, OutputPrinter, VerbosityLevel};
-use crate::display::screen::{DEFAULT_COLUMNS, Screen};
-
-/// In columns.
-pub(crate) const WIDTH: usize = DEFAULT_COLUMNS;
-
-pub(crate) fn is_within_width(text: &str) -> bool {
-    text.lines().all(|line| line.chars().count() <= WIDTH)
-}
+use muster_display::printer::{DataOutput, OutputPrinter, VerbosityLevel};
+use muster_display::screen::Screen;
 
 /// Removes colour codes.
 pub(crate) fn plain(text: &str) -> String {

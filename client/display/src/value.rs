@@ -3,7 +3,7 @@
 use console::measure_text_width;
 use serde_json::Value;
 
-use crate::display::printable::{escape_to_line, escape_unprintable};
+use crate::printable::{escape_to_line, escape_unprintable};
 
 /// The lines of a value; at least one. A list of scalars stays on one line up to `width`, otherwise it becomes an outline.
 pub fn value_lines(value: &Value, width: usize) -> Vec<String> {
@@ -96,7 +96,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{compact_value, event_sentences, value_lines};
-    use crate::display::printable::is_harmful;
+    use crate::printable::is_harmful;
 
     #[test]
     fn scalars_are_printed_unquoted() {

@@ -44,6 +44,7 @@ fn bucket_index(position: f64) -> usize {
     bucket.min(BAR_COUNT - 1)
 }
 
+/// A bar for each bucket, relative to the largest one.
 pub fn render_spark_bars(buckets: &[usize; BAR_COUNT], utf8: bool) -> String {
     let heights = if utf8 { UNICODE_BARS } else { ASCII_BARS };
     let max = buckets.iter().copied().max().unwrap_or_default().max(1);

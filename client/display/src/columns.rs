@@ -2,8 +2,8 @@
 
 use console::measure_text_width;
 
-use crate::display::page::{TextPage, pad_end};
-use crate::display::printable::escape_to_line;
+use crate::page::{TextPage, pad_end};
+use crate::printable::escape_to_line;
 
 /// Minimum space between two columns.
 const COLUMN_GAP: usize = 2;
