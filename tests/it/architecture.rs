@@ -236,7 +236,7 @@ fn restricted_words_occur_only_in_their_paths() {
 }
 
 /// Places that read what a node said without escapes: for documents, stored records and comparisons. This number may only shrink.
-const MAX_RAW_TEXTS: usize = 20;
+const MAX_RAW_TEXTS: usize = 12;
 
 #[test]
 fn few_places_read_texts_of_nodes_without_escapes() {
@@ -250,7 +250,7 @@ fn few_places_read_texts_of_nodes_without_escapes() {
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         found.extend(code.lines().filter(|line| line.contains(".raw()")).map(|_| path.clone()));
     }
-    assert_eq!(found.len(), MAX_RAW_TEXTS, "{found:#?}");
+    assert!(found.len() <= MAX_RAW_TEXTS, "{found:#?}");
 }
 
 fn rust_files(directory: &Path) -> Vec<PathBuf> {
