@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use crate::aggregate::AggregateFunction;
 use crate::error::{DdlError, DefinitionProblem, truncate_text};
+use crate::ordered_json::OrderedMap;
 use crate::parse::{
     AgentDdlDocument, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput,
-    OrderedEntries,
 };
 use crate::schema::{
     ActionClass, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema, DdlMetadata,
     InputSchema, OutputSchema, ResourceInputs,
 };
 use crate::validate::{ValidationRule, validator_names};
+use crate::value_schema::ValueSchema;
 use crate::value_type::ValueType;
 
 /// Longest timeout, in seconds: a day.
@@ -197,7 +198,7 @@ fn action_class(raw: &DocumentAction) -> Result<ActionClass> {
 }
 
 fn check_inputs(
-    raw: OrderedEntries<DocumentInput>,
+    raw: OrderedMap<DocumentInput>,
     at: &str,
     warnings: &mut DdlWarnings,
 ) -> Result<Vec<InputSchema>, DdlError> {
@@ -232,6 +233,8 @@ pub(crate) fn check_input(
         rule: check_rule(raw.validation.as_deref(), at, warnings).map_err(to_error)?,
         max_length: raw.maxlength.unwrap_or(0),
         choices,
+        schema: ValueSchema::check(raw.schema, value_type, at, warnings)
+            .map_err(|error| to_error(error.into()))?,
         sensitive: raw.sensitive,
     };
     match raw.default.as_ref().map(|default| input.check_value(default)) {
@@ -246,34 +249,39 @@ pub(crate) fn check_input(
 }
 
 pub(crate) fn check_outputs(
-    raw: OrderedEntries<DocumentOutput>,
+    raw: OrderedMap<DocumentOutput>,
     at: &str,
     warnings: &mut DdlWarnings,
 ) -> Result<Vec<OutputSchema>, DdlError> {
     let checked = raw.0.into_iter().map(|(name, raw)| {
         let at = format!("{at}, output `{}`", truncate_text(&name));
-        let (schema, warning) = check_output(name, raw).map_err(DefinitionProblem::located(&at))?;
-        warnings.extend(warning.map(|warning| format!("{at}: {warning}")));
-        Ok(schema)
+        check_output(name, raw, &at, warnings).map_err(DefinitionProblem::located(&at))
     });
     checked.collect()
 }
 
-/// The output, and a warning about its default. A default of another type is accepted: published DDLs use "Unknown" for
-/// integers that were not computed.
-fn check_output(name: String, raw: DocumentOutput) -> Result<(OutputSchema, Option<String>)> {
+/// A default of another type is accepted with a warning: published DDLs use "Unknown" for integers that were not computed.
+fn check_output(
+    name: String,
+    raw: DocumentOutput,
+    at: &str,
+    warnings: &mut DdlWarnings,
+) -> Result<OutputSchema> {
     check_value_name(&name)?;
+    let value_type = check_value_type(raw.value_type.as_deref())?;
     let schema = OutputSchema {
         display_as: raw.display_as.unwrap_or_else(|| name.clone()),
         description: raw.description,
-        value_type: check_value_type(raw.value_type.as_deref())?,
+        value_type,
+        schema: ValueSchema::check(raw.schema, value_type, at, warnings)?,
         default: None,
         sensitive: raw.sensitive,
         name,
     };
-    let violation = raw.default.as_ref().and_then(|default| schema.check_value(default).err());
-    let warning = violation.map(|violation| format!("the default {violation}; it is used anyway"));
-    Ok((OutputSchema { default: raw.default, ..schema }, warning))
+    if let Some(Err(violation)) = raw.default.as_ref().map(|default| schema.check_value(default)) {
+        warnings.push(format!("{at}: the default {violation}; it is used anyway"));
+    }
+    Ok(OutputSchema { default: raw.default, ..schema })
 }
 
 /// The summaries of an action. An unknown function is left out: published DDLs name functions that their agents provide as

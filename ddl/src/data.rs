@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::JsonObject;
 use crate::check;
 use crate::error::{DataQueryError, DdlError, shown_value, truncate_text};
-use crate::parse::{DocumentInput, DocumentOutput, OrderedEntries, read_document};
+use crate::ordered_json::OrderedMap;
+use crate::parse::{DocumentInput, DocumentOutput, read_document};
 use crate::schema::{DdlMetadata, InputSchema, OutputSchema};
 use crate::violation::ValueViolation;
 
@@ -43,7 +44,7 @@ struct DataDdlDocument {
     metadata: DdlMetadata,
     query: Option<DocumentInput>,
     #[serde(default)]
-    output: OrderedEntries<DocumentOutput>,
+    output: OrderedMap<DocumentOutput>,
     #[serde(default)]
     examples: Vec<DataExample>,
 }

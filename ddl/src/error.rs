@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::REDACTED;
 use crate::check::{MAX_TIMEOUT_SECONDS, MAX_VALIDATIONS};
 use crate::parse::MAX_DDL_BYTES;
+use crate::value_schema::ValueSchemaError;
 use crate::violation::ValueViolation;
 
 /// Longest part of an invalid value or name in an error, in characters.
@@ -106,6 +107,9 @@ pub enum DefinitionProblem {
     /// An aggregate function has invalid arguments.
     #[error("aggregate `{0}` {1}")]
     Aggregate(&'static str, String),
+    /// The schema of what is inside a value is invalid.
+    #[error("the schema {0}")]
+    Schema(#[from] ValueSchemaError),
     /// The request of an example is invalid.
     #[error("the example's input is invalid")]
     ExampleInput(#[source] Box<InputValidationError>),

@@ -18,12 +18,14 @@ pub mod doc;
 mod error;
 mod input;
 mod metadata;
+mod ordered_json;
 mod output;
 mod parse;
 mod program;
 mod resource_types;
 mod schema;
 pub mod validate;
+mod value_schema;
 mod value_type;
 mod violation;
 
@@ -37,6 +39,7 @@ pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
 pub use error::{
     DataQueryError, DdlError, DefinitionProblem, InputValidationError, OutputValidationError,
 };
+pub use ordered_json::{OrderedJson, OrderedMap};
 pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 pub use resource_types::{
@@ -46,6 +49,7 @@ pub use schema::{
     ActionClass, ActionExample, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema,
     DdlMetadata, InputSchema, OutputSchema, ResourceInputs,
 };
+pub use value_schema::{MAX_SCHEMA_BYTES, ValueSchema, ValueSchemaError};
 pub use value_type::ValueType;
 pub use violation::ValueViolation;
 

@@ -2,16 +2,13 @@
 //!
 //! Inputs and outputs keep the document order, which documentation uses.
 
-use std::collections::BTreeSet;
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::Deserialize;
 use serde_json::Value;
 
 use crate::check;
 use crate::display::DisplayMode;
 use crate::error::DdlError;
+use crate::ordered_json::{OrderedJson, OrderedMap};
 use crate::schema::{ActionClass, ActionExample, AgentDdl, DdlMetadata, ResourceInputs};
 
 /// Largest DDL document, in bytes.
@@ -64,9 +61,9 @@ pub(crate) struct DocumentAction {
     #[serde(default)]
     pub(crate) display: DisplayMode,
     #[serde(default)]
-    pub(crate) input: OrderedEntries<DocumentInput>,
+    pub(crate) input: OrderedMap<DocumentInput>,
     #[serde(default)]
-    pub(crate) output: OrderedEntries<DocumentOutput>,
+    pub(crate) output: OrderedMap<DocumentOutput>,
     #[serde(default)]
     pub(crate) aggregate: Vec<DocumentAggregate>,
     #[serde(default)]
@@ -103,6 +100,7 @@ pub(crate) struct DocumentInput {
     pub(crate) maxlength: Option<u64>,
     #[serde(alias = "enum")]
     pub(crate) list: Option<Vec<String>>,
+    pub(crate) schema: Option<OrderedJson>,
     pub(crate) sensitive: bool,
 }
 
@@ -113,6 +111,7 @@ pub(crate) struct DocumentOutput {
     pub(crate) display_as: Option<String>,
     #[serde(rename = "type")]
     pub(crate) value_type: Option<String>,
+    pub(crate) schema: Option<OrderedJson>,
     pub(crate) default: Option<Value>,
     pub(crate) sensitive: bool,
 }
@@ -122,41 +121,4 @@ pub(crate) struct DocumentAggregate {
     pub(crate) function: String,
     #[serde(default)]
     pub(crate) args: Vec<Value>,
-}
-
-/// The entries of a JSON object in document order; duplicate names are refused.
-pub(crate) struct OrderedEntries<T>(pub(crate) Vec<(String, T)>);
-
-impl<T> Default for OrderedEntries<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedEntries<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OrderedEntriesVisitor(PhantomData))
-    }
-}
-
-struct OrderedEntriesVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedEntriesVisitor<T> {
-    type Value = OrderedEntries<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of named definitions")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut seen = BTreeSet::new();
-        let mut entries = Vec::new();
-        while let Some((name, value)) = map.next_entry::<String, T>()? {
-            if !seen.insert(name.clone()) {
-                return Err(M::Error::custom(format_args!("`{name}` is declared twice")));
-            }
-            entries.push((name, value));
-        }
-        Ok(OrderedEntries(entries))
-    }
 }

@@ -1,6 +1,6 @@
 //! The checked form of an agent's DDL, in the layout that Choria publishes plus additional keys
 //! (`default_action`, `class`, `read_only`, `idempotent`, `streams`, `dangerous`, `timeout` of an action, `additional_input`,
-//! `resource`, `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
+//! `resource`, `schema` of an input or output, `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
 //! Values of these types have passed all checks of `check`. This file parses nothing itself.
 
@@ -13,6 +13,7 @@ use crate::aggregate::function::AggregateFunction;
 use crate::display::DisplayMode;
 pub use crate::metadata::{AgentCapabilities, DdlMetadata};
 use crate::validate::ValidationRule;
+use crate::value_schema::ValueSchema;
 use crate::value_type::ValueType;
 
 /// An agent's schema: its metadata and its actions.
@@ -285,6 +286,9 @@ pub struct InputSchema {
     /// The choices of an input of type `list`.
     #[serde(rename = "list", skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// What is inside a value of type `array`, `hash` or `any`. Not in Choria's layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<ValueSchema>,
     /// Whether the value must not be displayed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
@@ -310,6 +314,9 @@ pub struct OutputSchema {
     /// The type of the value.
     #[serde(rename = "type")]
     pub value_type: ValueType,
+    /// What is inside a value of type `array`, `hash` or `any`. Not in Choria's layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<ValueSchema>,
     /// The value if the action returns none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,

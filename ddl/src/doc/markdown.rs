@@ -1,10 +1,12 @@
 //! Renders documentation as Markdown, for web sites and repositories.
 
+use super::contents::{ContentField, list_contents};
 use super::{
     LabelledValue, action_facts, agent_title, command_line, input_facts, metadata_facts,
     output_facts, replace_control_characters, shown_outputs, summary_lines,
 };
 use crate::schema::{ActionSchema, AgentDdl};
+use crate::value_schema::ValueSchema;
 
 /// The complete documentation of an agent as Markdown.
 pub fn render_markdown(ddl: &AgentDdl) -> String {
@@ -32,10 +34,14 @@ fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
         escape_prose(action.description()),
         fact_list(&action_facts(action)),
     ];
-    let inputs = action.inputs().iter().map(|input| (&input.name, input_facts(input)));
-    push_section(&mut blocks, "Inputs", inputs.map(item_blocks));
-    let outputs = action.outputs().iter().map(|output| (&output.name, output_facts(output)));
-    push_section(&mut blocks, "Outputs", outputs.map(item_blocks));
+    let inputs = action.inputs().iter();
+    let inputs =
+        inputs.map(|input| item_blocks(&input.name, &input_facts(input), input.schema.as_ref()));
+    push_section(&mut blocks, "Inputs", inputs);
+    let outputs = action.outputs().iter();
+    let outputs = outputs
+        .map(|output| item_blocks(&output.name, &output_facts(output), output.schema.as_ref()));
+    push_section(&mut blocks, "Outputs", outputs);
     let summaries = summary_lines(action);
     if !summaries.is_empty() {
         blocks.push("### Summaries".to_owned());
@@ -51,8 +57,21 @@ fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
     blocks
 }
 
-fn item_blocks((name, facts): (&String, Vec<LabelledValue>)) -> [String; 2] {
-    [format!("#### {}", code_span(name)), fact_list(&facts)]
+fn item_blocks(name: &str, facts: &[LabelledValue], schema: Option<&ValueSchema>) -> [String; 2] {
+    let contents = schema.map(list_contents).unwrap_or_default();
+    let lines = facts.iter().flat_map(|fact| {
+        let below = if fact.0 == "Type" { contents.as_slice() } else { &[] };
+        std::iter::once(fact_line(fact)).chain(below.iter().map(content_line))
+    });
+    [format!("#### {}", code_span(name)), lines.collect::<Vec<_>>().join("\n")]
+}
+
+/// A field inside a value, in the list below the type.
+fn content_line(field: &ContentField) -> String {
+    let ContentField { depth, name, kind, description } = field;
+    let indent = "  ".repeat(*depth);
+    let line = format!("{indent}- {} ({})", code_span(name), escape_prose(kind));
+    if description.is_empty() { line } else { line + ": " + &escape_prose(description) }
 }
 
 /// A heading and the items below it, unless there are none.
@@ -65,9 +84,11 @@ fn push_section(blocks: &mut Vec<String>, title: &str, items: impl Iterator<Item
 }
 
 fn fact_list(facts: &[LabelledValue]) -> String {
-    bullet_list(
-        facts.iter().map(|(label, value)| format!("{label}: {}", render_fact_value(label, value))),
-    )
+    facts.iter().map(fact_line).collect::<Vec<_>>().join("\n")
+}
+
+fn fact_line((label, value): &LabelledValue) -> String {
+    format!("- {label}: {}", render_fact_value(label, value))
 }
 
 fn bullet_list(items: impl Iterator<Item = String>) -> String {

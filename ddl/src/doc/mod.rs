@@ -1,7 +1,8 @@
 //! Generates an agent's documentation from its DDL: for the terminal and as Markdown.
 //!
-//! This file collects the content; `text` and `markdown` render it.
+//! This file and `contents` collect the content; `text` and `markdown` render it.
 
+mod contents;
 mod data;
 mod markdown;
 mod text;
@@ -9,6 +10,8 @@ mod text;
 use serde_json::{Map, Value};
 
 use crate::schema::{ActionClass, ActionSchema, AgentDdl, DdlMetadata, InputSchema, OutputSchema};
+
+use self::contents::describe_type;
 
 pub use data::render_data_markdown;
 pub use markdown::render_markdown;
@@ -96,7 +99,7 @@ fn input_facts(input: &InputSchema) -> Vec<LabelledValue> {
     let mut facts = vec![
         ("Prompt", input.prompt.clone()),
         ("Description", input.description.clone()),
-        ("Type", input.value_type.to_string()),
+        ("Type", describe_type(input.value_type, input.schema.as_ref())),
         ("Choices", input.choices.join(", ")),
         ("Optional", optional_phrase(input)),
         ("Validation", input.validation_text().unwrap_or_default().to_owned()),
@@ -113,7 +116,7 @@ fn output_facts(output: &OutputSchema) -> Vec<LabelledValue> {
     let mut facts = vec![
         ("Description", output.description.clone()),
         ("Display As", output.display_as.clone()),
-        ("Type", output.value_type.to_string()),
+        ("Type", describe_type(output.value_type, output.schema.as_ref())),
     ];
     facts.extend(default_fact(output.default.as_ref(), output.sensitive));
     facts.retain(|(_, value)| !value.is_empty());

@@ -1,10 +1,12 @@
 //! Renders documentation for the terminal.
 
+use super::contents::{ContentField, list_contents};
 use super::{
     LabelledValue, action_facts, agent_title, command_line, input_facts, metadata_facts,
     output_facts, replace_control_characters, shown_outputs, summary_lines,
 };
 use crate::schema::{ActionSchema, AgentDdl};
+use crate::value_schema::ValueSchema;
 
 /// The complete documentation of an agent as plain text.
 pub fn render_text(ddl: &AgentDdl) -> String {
@@ -42,11 +44,11 @@ impl DocumentationPage {
         self.add_facts(4, &action_facts(action));
         self.add_section("Inputs", action.inputs());
         for input in action.inputs() {
-            self.add_item(&input.name, &input_facts(input));
+            self.add_item(&input.name, &input_facts(input), input.schema.as_ref());
         }
         self.add_section("Outputs", action.outputs());
         for output in action.outputs() {
-            self.add_item(&output.name, &output_facts(output));
+            self.add_item(&output.name, &output_facts(output), output.schema.as_ref());
         }
         let summaries = summary_lines(action);
         self.add_section("Summaries", &summaries);
@@ -70,9 +72,15 @@ impl DocumentationPage {
         }
     }
 
-    fn add_item(&mut self, name: &str, facts: &[LabelledValue]) {
+    fn add_item(&mut self, name: &str, facts: &[LabelledValue], schema: Option<&ValueSchema>) {
         self.add_line(8, name);
         self.add_facts(12, facts);
+        for field in schema.map(list_contents).unwrap_or_default() {
+            let ContentField { depth, name, kind, description } = field;
+            let meaning =
+                if description.is_empty() { String::new() } else { format!(": {description}") };
+            self.add_line(14 + 2 * depth, &format!("{name} ({kind}){meaning}"));
+        }
         self.add_blank();
     }
 
@@ -90,14 +98,14 @@ impl DocumentationPage {
         self.add_blank();
     }
 
-    /// Ends the paragraph. Repeated calls have no effect.
-    /// The heading of a section, unless the section has no items.
+    /// Adds the heading of a section, unless the section has no items.
     fn add_section<T>(&mut self, title: &str, items: &[T]) {
         if !items.is_empty() {
             self.add_heading(4, title);
         }
     }
 
+    /// Ends the paragraph. Repeated calls have no effect.
     fn add_blank(&mut self) {
         if !self.0.ends_with("\n\n") {
             self.0.push('\n');

@@ -148,6 +148,50 @@ fn documentation_omits_secrets_and_escapes_control_characters() {
     );
 }
 
+#[test]
+fn documentation_shows_what_is_inside_values() {
+    let row = json!({"type": "object", "properties": {
+        "name": {"type": "string", "description": "The *name*"},
+        "state": {"oneOf": [{"const": "up", "description": "Runs"}, {"enum": ["down", "gone"]}]},
+        "ports": {"type": "array", "items": {"type": ["integer", "null"]}},
+        "limits": {"type": "object", "additionalProperties": {"type": "number"}},
+        "parent": {"anyOf": [{"$ref": "#/$defs/Row"}, {"type": "null"}]},
+        "disk": {"type": "object", "properties": {"size": {"type": "integer"}}},
+    }});
+    let document = json!({
+        "metadata": {"name": "one"},
+        "actions": [{"action": "act", "output": {
+            "rows": {"type": "array", "schema": {"type": "array", "items": {"$ref": "#/$defs/Row"}, "$defs": {"Row": row}}},
+            "value": {"schema": {"type": ["string", "integer"]}},
+        }}],
+    });
+    let ddl = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap();
+    let text = doc::render_text(&ddl);
+    let expected = "\
+        rows
+            Display As: rows
+                  Type: array of hash
+                disk (hash)
+                  size (integer)
+                limits (hash of number)
+                name (string): The *name*
+                parent (hash or null, as above)
+                ports (array of (integer or null))
+                state (one of up, down, gone)
+
+        value
+            Display As: value
+                  Type: any: string or integer
+";
+    assert!(text.contains(expected), "{text}");
+    let markdown = doc::render_markdown(&ddl);
+    let expected = "\n  - `name` (string): The \\*name\\*\n";
+    assert!(
+        markdown.contains(expected) && markdown.contains("\n    - `size` (integer)\n"),
+        "{markdown}"
+    );
+}
+
 /// Compares with the file of that name, or rewrites it when `UPDATE_GOLDEN` is set.
 fn golden(name: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

@@ -202,6 +202,63 @@ fn contradictions_are_refused() {
 }
 
 #[test]
+fn schema_of_a_value_is_kept_in_its_order() {
+    let schema = r##"{"type":"array","title":"Rows","items":{"$ref":"#/$defs/Row"},"$defs":{"Row":{"type":"object","properties":{"z":{"type":["string","null"]},"a":true}}}}"##;
+    let text = format!(
+        r#"{{"metadata": {{"name": "one"}}, "actions": [{{"action": "act", "input": {{"x": {{"type": "array", "schema": {schema}}}}}, "output": {{"y": {{"schema": {schema}}}}}}}]}}"#
+    );
+    let ddl = AgentDdl::from_slice(text.as_bytes()).unwrap();
+    assert_eq!(ddl.warnings(), &[] as &[String]);
+    let written = serde_json::to_string(&ddl).unwrap();
+    assert_eq!(written.matches(schema).count(), 2, "{written}");
+    // Values are not checked against it.
+    let input = ddl.actions().first().unwrap().find_input("x").unwrap();
+    assert!(input.check_value(&json!([1])).is_ok());
+}
+
+#[test]
+fn invalid_schemas_are_refused_with_the_place() {
+    let input =
+        |schema: Value| refused(json!({"input": {"x": {"type": "array", "schema": schema}}}));
+    for (schema, told) in [
+        (json!(true), "invalid at its root: it must be an object"),
+        (json!({"type": "object"}), "at /type: object is not the type array"),
+        (json!({"items": {"type": "text"}}), "at /items/type: must be array, boolean"),
+        (json!({"items": {"properties": {"a": 1}}}), "at /items/properties/a: a schema must be"),
+        (json!({"items": {"$ref": "#/$defs/Row"}}), "at /items/$ref: must be #/$defs/"),
+        (json!({"items": {"required": ["a", "a"]}}), "at /items/required: must be a list of"),
+        (json!({"minItems": -1}), "at /minItems: must be a number of 0 or more"),
+        (json!({"anyOf": []}), "at /anyOf: must be a list of at least one schema"),
+        (json!({"description": "x".repeat(33_000)}), "at most 32768 are allowed"),
+    ] {
+        let found = input(schema);
+        assert!(
+            found.starts_with("action `act`, input `x`: the schema ") && found.contains(told),
+            "{found}"
+        );
+    }
+    let deep = (0..17).fold(json!(true), |inner, _| json!({"anyOf": [inner]}));
+    assert!(input(deep).contains("deeper than 32 levels"));
+}
+
+#[test]
+fn questionable_schemas_are_warnings() {
+    let ddl = one_action(json!({
+        "input": {"x": {"type": "string", "schema": {"type": "string"}}},
+        "output": {"y": {"type": "hash", "schema": {"propertis": {}, "properties": {"items": {"nullable": true}}}}},
+    }))
+    .unwrap();
+    assert_eq!(
+        ddl.warnings(),
+        [
+            "action `act`, output `y`: the unknown keyword `/properties/items/nullable` of the schema is ignored",
+            "action `act`, output `y`: the unknown keyword `/propertis` of the schema is ignored",
+            "action `act`, input `x`: the schema of type string is ignored; only array, hash and any have one",
+        ]
+    );
+}
+
+#[test]
 fn action_can_override_the_timeout_of_its_agent() {
     let document = json!({"metadata": {"name": "one", "timeout": 20},
                           "actions": [{"action": "quick", "timeout": 2}, {"action": "slow", "timeout": 600}, {"action": "plain"}]});

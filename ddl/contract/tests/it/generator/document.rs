@@ -1,15 +1,14 @@
 //! The keys of a DDL, in the order in which they are written.
 
 use muster_ddl::{
-    Action, ActionClass, ActionProperties, AgentContract, DisplayMode, OutputAggregate,
-    ResourceInputs,
+    Action, ActionClass, ActionProperties, AgentContract, DisplayMode, OrderedJson, OrderedMap,
+    OutputAggregate, ResourceInputs,
 };
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::fields::{InputDocument, OutputDocument, describe_type, list_inputs, list_outputs};
-use super::ordered_json::{OrderedJson, OrderedMap};
 
 /// What all built-in agents have in common.
 const AUTHOR: &str = "Muster";
@@ -95,11 +94,11 @@ impl ActionDocument {
             serde_json::from_str(examples).map_err(|error| format!("the examples: {error}"))?;
         let mut input = list_inputs::<A::Input>()?;
         for (name, text) in input_texts {
-            input.find_mut(name)?.description = text.to_owned();
+            find_field(&mut input, name)?.description = text.to_owned();
         }
         let mut output = list_outputs::<A::Output>()?;
         for (name, text) in output_texts {
-            output.find_mut(name)?.description = text.to_owned();
+            find_field(&mut output, name)?.description = text.to_owned();
         }
         Ok(Self {
             action: A::NAME,
@@ -119,6 +118,11 @@ impl ActionDocument {
             examples,
         })
     }
+}
+
+fn find_field<'a, T>(fields: &'a mut OrderedMap<T>, name: &str) -> Result<&'a mut T, String> {
+    let found = fields.0.iter_mut().find(|(known, _)| known == name);
+    found.map(|(_, field)| field).ok_or_else(|| format!("there is no field `{name}`"))
 }
 
 /// The documentation of a type as a description.

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeSet;
 
+use muster_ddl::{OrderedJson, OrderedMap};
 use serde::de::value::Error;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde::{Serialize, forward_to_deserialize_any};
 use serde_json::{Map, Value, json};
-
-use super::ordered_json::{OrderedJson, OrderedMap};
 
 /// The names of `properties`, the fields in the JSON Schema of `T`, in the order of their declaration.
 pub(super) fn order_fields<T: Serialize + DeserializeOwned>(
@@ -36,15 +35,23 @@ pub(super) fn order_fields<T: Serialize + DeserializeOwned>(
 fn written_keys<T: Serialize + DeserializeOwned>(
     properties: &Map<String, Value>,
 ) -> Result<Vec<String>, String> {
-    let written = serde_json::from_value::<T>(sample_object(properties))
-        .and_then(|value| serde_json::to_string(&value))
-        .and_then(|text| serde_json::from_str(&text));
-    match written.map_err(|error| format!("the order of its fields is unknown: {error}"))? {
-        OrderedJson::Object(OrderedMap(entries)) => {
+    match write_sample::<T>(properties) {
+        Ok(OrderedJson::Object(OrderedMap(entries))) => {
             Ok(entries.into_iter().map(|(name, _)| name).collect())
         }
-        OrderedJson::Scalar(_) | OrderedJson::List(_) => Err("the type is no object".to_owned()),
+        Ok(OrderedJson::Scalar(_) | OrderedJson::List(_)) => {
+            Err("the type is no object".to_owned())
+        }
+        Err(error) => Err(format!("the order of its fields is unknown: {error}")),
     }
+}
+
+/// What `T` writes for a value with all fields, also inside of them.
+pub(super) fn write_sample<T: Serialize + DeserializeOwned>(
+    properties: &Map<String, Value>,
+) -> serde_json::Result<OrderedJson> {
+    let value: T = serde_json::from_value(sample_object(properties))?;
+    serde_json::from_str(&serde_json::to_string(&value)?)
 }
 
 fn sample_object(properties: &Map<String, Value>) -> Value {
@@ -65,7 +72,11 @@ fn sample_value(schema: &Value) -> Value {
         Some("string") => json!("x"),
         Some("integer" | "number") => json!(1),
         Some("boolean") => json!(true),
-        Some("array") => json!([schema.get("items").map_or(Value::Null, sample_value)]),
+        // A reference is left only in a type that contains itself.
+        Some("array") => match schema.get("items").filter(|items| items.get("$ref").is_none()) {
+            Some(items) => json!([sample_value(items)]),
+            None => json!([]),
+        },
         Some("object") => match schema.get("properties").and_then(Value::as_object) {
             Some(properties) => sample_object(properties),
             None => {

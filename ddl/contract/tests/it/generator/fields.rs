@@ -5,14 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use muster_ddl::ValueType;
+use muster_ddl::{OrderedMap, ValueType};
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::field_order::order_fields;
-use super::ordered_json::OrderedMap;
+use super::inner_schemas::InnerSchemas;
 
 /// Keys of a JSON Schema that follow from a field's type, name or documentation.
 const DERIVED_KEYWORDS: [&str; 18] = [
@@ -56,6 +57,8 @@ pub(super) struct InputDocument {
     value_type: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     list: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Box<RawValue>>,
     optional: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     required_unless: Option<String>,
@@ -76,6 +79,8 @@ pub(super) struct OutputDocument {
     #[serde(rename = "type")]
     value_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<Value>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sensitive: bool,
@@ -86,6 +91,8 @@ struct FieldSchema {
     name: String,
     keys: Map<String, Value>,
     is_required: bool,
+    /// What is inside, for the types of a DDL that do not say it.
+    inner: Option<Box<RawValue>>,
 }
 
 /// The inputs of an action, in the order of the fields of `I`.
@@ -130,34 +137,24 @@ fn list_fields<T: Serialize + DeserializeOwned + JsonSchema>(
         let keys = properties.get(&name).and_then(Value::as_object).cloned().unwrap_or_default();
         check_keywords(&keys, keywords).map_err(|problem| format!("{side} {name}: {problem}"))?;
         let is_required = required.contains(name.as_str());
-        fields.push(FieldSchema { name, keys, is_required });
+        fields.push(FieldSchema { name, keys, is_required, inner: None });
+    }
+    let inner = InnerSchemas::new::<T>(&properties);
+    for field in &mut fields {
+        let place = |problem| format!("{side} {}: {problem}", field.name);
+        let value_type = field.value_type().map_err(place)?;
+        field.inner = inner.write_schema(&field.name, value_type).map_err(place)?;
     }
     Ok(fields)
 }
 
 fn check_keywords(keys: &Map<String, Value>, allowed: &[&[&str]]) -> Result<(), String> {
-    for (key, value) in keys {
-        let is_known =
-            DERIVED_KEYWORDS.contains(&key.as_str()) || allowed.concat().contains(&key.as_str());
-        if !is_known {
-            return Err(format!("the attribute for `{key}` has no meaning in a DDL here"));
-        }
-        if let Some(stray) = find_extension(value).filter(|_| key != "default") {
-            return Err(format!("`{stray}` inside a value has no meaning in a DDL"));
-        }
-    }
-    Ok(())
-}
-
-/// A key of ours anywhere in this value, except `x-type`: the rows of a list may be the outputs of another action.
-fn find_extension(value: &Value) -> Option<&str> {
-    match value {
-        Value::Object(keys) => keys.iter().find_map(|(key, value)| {
-            let is_stray = key.starts_with("x-") && key != "x-type";
-            is_stray.then_some(key.as_str()).or_else(|| find_extension(value))
-        }),
-        Value::Array(items) => items.iter().find_map(find_extension),
-        _ => None,
+    let is_known = |key: &&String| {
+        DERIVED_KEYWORDS.contains(&key.as_str()) || allowed.concat().contains(&key.as_str())
+    };
+    match keys.keys().find(|key| !is_known(key)) {
+        Some(key) => Err(format!("the attribute for `{key}` has no meaning in a DDL here")),
+        None => Ok(()),
     }
 }
 
@@ -165,7 +162,7 @@ impl FieldSchema {
     fn to_input(&self) -> Result<InputDocument, String> {
         let list = list_choices(&self.keys);
         let value_type = match self.value_type()? {
-            "string" if !list.is_empty() => ValueType::List.name(),
+            ValueType::String if !list.is_empty() => ValueType::List,
             other => other,
         };
         let default = self.keys.get("x-default").cloned();
@@ -174,8 +171,9 @@ impl FieldSchema {
         Ok(InputDocument {
             prompt: self.title(),
             description: self.description()?,
-            value_type,
+            value_type: value_type.name(),
             list,
+            schema: self.inner.clone(),
             optional: !is_given || default.is_some(),
             required_unless,
             default,
@@ -189,7 +187,8 @@ impl FieldSchema {
         Ok(OutputDocument {
             description: self.description()?,
             display_as: self.title(),
-            value_type: self.value_type()?,
+            value_type: self.value_type()?.name(),
+            schema: self.inner.clone(),
             default: self.keys.get("x-default").cloned(),
             sensitive: self.is_sensitive(),
         })
@@ -211,21 +210,24 @@ impl FieldSchema {
         self.text("title").unwrap_or_else(|| default_title(&self.name))
     }
 
-    fn value_type(&self) -> Result<&'static str, String> {
+    fn value_type(&self) -> Result<ValueType, String> {
         let Some(name) = self.text("x-type") else {
-            return Ok(value_type(&self.keys).name());
+            return Ok(value_type(&self.keys));
         };
-        let kind = ValueType::from_name(&name);
-        kind.map(ValueType::name).ok_or_else(|| format!("`x-type` is `{name}`, which is no type"))
+        ValueType::from_name(&name).ok_or_else(|| format!("`x-type` is `{name}`, which is no type"))
     }
 }
 
-/// The first paragraph of the documentation in one line, without the full stop at its end and the marks before brackets that would be a link.
+/// The documentation in a JSON Schema as a description.
 pub(super) fn describe_type(keys: &Map<String, Value>) -> Option<String> {
-    let text = keys.get("description").and_then(Value::as_str)?;
+    keys.get("description").and_then(Value::as_str).map(first_paragraph)
+}
+
+/// The first paragraph in one line, without the full stop at its end and the marks before brackets that would be a link.
+pub(super) fn first_paragraph(text: &str) -> String {
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
     let line = lines.collect::<Vec<_>>().join(" ").replace(r"\[", "[").replace(r"\]", "]");
-    Some(line.strip_suffix('.').unwrap_or(&line).to_owned())
+    line.strip_suffix('.').unwrap_or(&line).to_owned()
 }
 
 /// The words of a name with capitals: `key_id` becomes `Key Id`.

@@ -1,12 +1,12 @@
 //! Generates the DDL of an agent from the types of its actions.
 //!
 //! `document` has the keys of a DDL in their order, `fields` derives inputs and outputs from a type's JSON Schema, `field_order` finds the
-//! order of their declaration, which a JSON Schema does not keep, and `ordered_json` keeps that of examples.
+//! order of their declaration, which a JSON Schema does not keep, and `inner_schemas` has the key `schema`.
 
 mod document;
 mod field_order;
 mod fields;
-mod ordered_json;
+mod inner_schemas;
 #[cfg(test)]
 mod tests;
 

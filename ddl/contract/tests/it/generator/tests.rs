@@ -147,6 +147,54 @@ macro_rules! sample_action {
 
 const EMPTY_EXAMPLE: &str = r#"[{"description": "d", "input": {}, "output": {}}]"#;
 
+/// A row. Its fields are not in the order of the alphabet.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Row {
+    /// The name.
+    name: String,
+    /// What is below, or
+    /// nothing.
+    children: Option<Vec<Row>>,
+    /// A number.
+    count: u8,
+    /// Anything.
+    any: Value,
+}
+
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Containers {
+    /// Rows.
+    rows: Vec<Row>,
+    /// Names.
+    names: Option<Vec<String>>,
+    /// A number or a text.
+    #[schemars(extend("x-type" = "any"))]
+    either: Option<String>,
+    /// A map that says no more than its type.
+    plain: Map<String, Value>,
+    /// Anything.
+    anything: Value,
+    /// A text.
+    text: String,
+}
+
+sample_action!(ContainerAction, EmptyInput, Containers, EMPTY_EXAMPLE);
+
+#[test]
+fn what_is_inside_arrays_and_hashes_is_in_one_line() {
+    let (_, document) = generate_document::<SampleAgent<ContainerAction>>();
+    let document = document.unwrap();
+    let schemas: Vec<&str> =
+        document.lines().filter_map(|line| line.trim().strip_prefix("\"schema\": ")).collect();
+    let row = r##"{"description":"A row. Its fields are not in the order of the alphabet","type":"object","properties":{"name":{"description":"The name","type":"string"},"children":{"description":"What is below, or nothing","type":["array","null"],"items":{"$ref":"#/$defs/Row"}},"count":{"description":"A number","type":"integer","minimum":0,"maximum":255},"any":{"description":"Anything"}}}"##;
+    let rows =
+        format!(r##"{{"type":"array","items":{{"$ref":"#/$defs/Row"}},"$defs":{{"Row":{row}}}}}"##);
+    let names = r#"{"type":"array","items":{"type":"string"}}"#;
+    assert_eq!(schemas, [rows.as_str(), names, r#"{"type":"string"}"#]);
+}
+
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Mistyped {
     /// A secret.
