@@ -229,10 +229,10 @@ pub struct PuppetRunOutcome {
     /// Maximum number of runs of the pool at once while this run had its permit, as the node saw it; runs that others started count too.
     #[schemars(title = "Highest In Pool")]
     pub pool_highest: Option<u64>,
-    /// Number of pending refreshes of earlier runs that this run executed.
+    /// Pending refreshes of earlier runs that this run executed.
     #[schemars(title = "Replayed Refreshes")]
     pub replayed: Vec<String>,
-    /// Number of refreshes that are still pending.
+    /// Refreshes that are still pending.
     #[schemars(title = "Pending Refreshes")]
     pub pending: Vec<String>,
     /// Errors and warnings of the run, at most 50 lines.
