@@ -81,6 +81,7 @@ mod statuses;
 mod supply;
 mod timeouts;
 mod token_renewal;
+mod tools;
 mod trust;
 mod trust_sync;
 mod tunnels;
