@@ -1,6 +1,5 @@
 //! An agent: a schema and exactly one handler for each of its actions.
 
-use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::ready;
@@ -19,15 +18,8 @@ use crate::error::ActionError;
 #[derive(Clone)]
 pub struct Agent {
     ddl: Arc<AgentDdl>,
-    actions: BTreeMap<String, RegisteredAction>,
+    actions: BTreeMap<String, Arc<dyn ActionHandler>>,
     ending_at_deadline: BTreeSet<String>,
-}
-
-/// A handler with the types of its inputs and outputs, if they are known.
-#[derive(Clone)]
-struct RegisteredAction {
-    handler: Arc<dyn ActionHandler>,
-    types: Option<(TypeId, TypeId)>,
 }
 
 /// Why an agent cannot be built.
@@ -86,18 +78,12 @@ impl Agent {
 
     /// The handler of one action.
     pub fn find_handler(&self, action: &str) -> Option<&Arc<dyn ActionHandler>> {
-        self.actions.get(action).map(|registered| &registered.handler)
+        self.actions.get(action)
     }
 
     /// Whether the action ends by itself at its deadline: see [`AgentBuilder::ending_at_deadline`].
     pub fn ends_at_deadline(&self, action: &str) -> bool {
         self.ending_at_deadline.contains(action)
-    }
-
-    /// Whether the action was registered as a function from `I` to `O`.
-    pub(crate) fn has_types<I: 'static, O: 'static>(&self, action: &str) -> bool {
-        let types = Some((TypeId::of::<I>(), TypeId::of::<O>()));
-        self.actions.get(action).is_some_and(|registered| registered.types == types)
     }
 }
 
@@ -113,7 +99,7 @@ impl fmt::Debug for Agent {
 /// which also fills in defaults; the outputs serialise to a JSON object with the names of the DDL. Without state, register the function with [`NoState`](crate::NoState).
 pub struct AgentBuilder {
     ddl: Arc<AgentDdl>,
-    actions: BTreeMap<String, RegisteredAction>,
+    actions: BTreeMap<String, Arc<dyn ActionHandler>>,
     ending_at_deadline: BTreeSet<String>,
 }
 
@@ -133,7 +119,7 @@ impl AgentBuilder {
         Fut: Future<Output = Result<O, ActionError>> + Send + 'static,
     {
         let state = state.clone();
-        self.function::<I, O>(name, false, move |cx, input| {
+        self.function(name, false, move |cx, input| {
             let reply = parse_inputs(input).map(|input| function(state.clone(), cx.clone(), input));
             Box::pin(async move { encode_outputs("action", reply?.await?) })
         })
@@ -175,7 +161,7 @@ impl AgentBuilder {
         O: Serialize + 'static,
     {
         let state = state.clone();
-        self.function::<I, O>(name, true, move |cx, input| {
+        self.function(name, true, move |cx, input| {
             let output = parse_inputs(input).map(|input| function(&state, cx, input));
             Box::pin(ready(output.and_then(|output| encode_outputs("action", output))))
         })
@@ -191,11 +177,12 @@ impl AgentBuilder {
 
     /// Adds an action that is known only at run time, such as an action of an external agent.
     #[must_use]
-    pub fn with_handler(self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
-        self.register(name, RegisteredAction { handler, types: None })
+    pub fn with_handler(mut self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
+        self.actions.insert(name.to_owned(), handler);
+        self
     }
 
-    fn function<I: 'static, O: 'static>(
+    fn function(
         self,
         name: &str,
         answers_immediately: bool,
@@ -204,14 +191,7 @@ impl AgentBuilder {
         + Sync
         + 'static,
     ) -> Self {
-        let handler = Arc::new(FunctionHandler { function, answers_immediately });
-        let types = Some((TypeId::of::<I>(), TypeId::of::<O>()));
-        self.register(name, RegisteredAction { handler, types })
-    }
-
-    fn register(mut self, name: &str, action: RegisteredAction) -> Self {
-        self.actions.insert(name.to_owned(), action);
-        self
+        self.with_handler(name, Arc::new(FunctionHandler { function, answers_immediately }))
     }
 
     /// Checks that the schema and the handlers have the same set of actions.

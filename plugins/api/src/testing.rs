@@ -1,11 +1,11 @@
-//! Test kit: verifies that an action's types, names and examples match its DDL, and runs actions without a daemon.
+//! Test kit: verifies that the values of a data source match its DDL, and runs actions without a daemon.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_ddl::{AgentDdl, ValueType};
+use muster_ddl::{AgentDdl, OutputSchema, ValueType};
 use muster_filter::NodeFilter;
 use muster_filter::state::{MapField, NodeFacts, NodeView};
 use muster_system::System;
@@ -17,52 +17,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::agent::Agent;
 use crate::context::CallContext;
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
 use crate::node::{
     AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RequestOwner, RunningRequest,
 };
-
-/// All differences between the types of an action and its DDL; empty when they match. `I` and `O` are the types of the function's inputs and outputs.
-///
-/// Compares the names of inputs and outputs, the required ones, and the JSON types. Checks that the types' schemas and the DDL's own validation
-/// accept every example's input and output.
-pub fn differences<I, O>(agent: &Agent, action: &str) -> Vec<String>
-where
-    I: DeserializeOwned + JsonSchema + 'static,
-    O: DeserializeOwned + JsonSchema + 'static,
-{
-    let Some(schema) = agent.ddl().find_action(action) else {
-        return vec![format!("the DDL has no action {action}")];
-    };
-    let mut found = Vec::new();
-    if !agent.has_types::<I, O>(action) {
-        found.push(format!("action {action} is not registered with these types"));
-    }
-    let input = Shape::of::<I>();
-    let declared: Vec<_> =
-        schema.inputs().iter().map(|input| (input.name.as_str(), input.value_type)).collect();
-    input.compare("input", &declared, schema.additional_input(), &mut found);
-    for declared in schema.inputs() {
-        let given = !declared.optional || declared.default.is_some();
-        if input.required.contains(&declared.name) && !given {
-            let name = &declared.name;
-            found.push(format!("input {name} is optional in the DDL, but required by the type"));
-        }
-    }
-    let declared: Vec<_> =
-        schema.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
-    Shape::of::<O>().compare("output", &declared, false, &mut found);
-    if schema.examples().is_empty() {
-        found.push(format!("action {action} has no example"));
-    }
-    for example in schema.examples() {
-        check_example::<I, O>(schema, &example.input, &example.output, &mut found);
-    }
-    found.into_iter().map(|difference| format!("{action}: {difference}")).collect()
-}
 
 /// All differences between the type of a data source's values and its DDL; empty when they match.
 pub fn data_differences<O>(source: &ValidatedDataSource) -> Vec<String>
@@ -74,94 +34,48 @@ where
     if !source.has_output::<O>() {
         found.push(format!("the data source {} has values of another type", ddl.name()));
     }
-    let declared: Vec<_> =
-        ddl.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
-    Shape::of::<O>().compare("output", &declared, false, &mut found);
+    compare_fields(&field_types::<O>(), ddl.outputs(), &mut found);
     if ddl.examples().is_empty() {
         found.push(format!("{} has no example", ddl.name()));
     }
     for example in ddl.examples() {
         let output = ddl.check_answer(example.output.clone()).unwrap_or_default();
-        check_type::<O>("output", output, &mut found);
+        if let Err(error) = serde_json::from_value::<O>(Value::Object(output)) {
+            found.push(format!("example output does not match the type: {error}"));
+        }
     }
     found
 }
 
-fn check_example<I: DeserializeOwned, O: DeserializeOwned>(
-    action: &muster_ddl::ActionSchema,
-    input: &Map<String, Value>,
-    output: &Map<String, Value>,
+/// The JSON types of each field of a type.
+fn field_types<T: JsonSchema>() -> BTreeMap<String, BTreeSet<String>> {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>().to_value();
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    fields.map(|(name, field)| (name.clone(), json_types(field))).collect()
+}
+
+fn compare_fields(
+    fields: &BTreeMap<String, BTreeSet<String>>,
+    declared: &[OutputSchema],
     found: &mut Vec<String>,
 ) {
-    match action.validate_input(input) {
-        Err(error) => found.push(format!("example input is refused by the DDL: {error}")),
-        Ok(valid) => check_type::<I>("input", valid, found),
-    }
-    if let Err(error) = action.validate_output(output) {
-        found.push(format!("example output is refused by the DDL: {error}"));
-    }
-    check_type::<O>("output", output.clone(), found);
-}
-
-fn check_type<T: DeserializeOwned>(
-    side: &str,
-    values: Map<String, Value>,
-    found: &mut Vec<String>,
-) {
-    if let Err(error) = serde_json::from_value::<T>(Value::Object(values)) {
-        found.push(format!("example {side} does not match the type: {error}"));
-    }
-}
-
-/// The fields of a type, from its JSON Schema.
-struct Shape {
-    fields: Vec<(String, BTreeSet<String>)>,
-    required: BTreeSet<String>,
-}
-
-impl Shape {
-    fn of<T: JsonSchema>() -> Self {
-        let settings =
-            SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>().to_value();
-        let fields = schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .map(|fields| {
-                fields.iter().map(|(name, field)| (name.clone(), json_types(field))).collect()
-            })
-            .unwrap_or_default();
-        let required = schema
-            .get("required")
-            .and_then(Value::as_array)
-            .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-            .unwrap_or_default();
-        Self { fields, required }
-    }
-
-    fn compare(
-        &self,
-        side: &str,
-        declared: &[(&str, ValueType)],
-        open: bool,
-        found: &mut Vec<String>,
-    ) {
-        for (name, kind) in declared {
-            let Some((_, types)) = self.fields.iter().find(|(field, _)| field == name) else {
-                found.push(format!("{side} {name} is in the DDL, but not in the type"));
-                continue;
-            };
-            let accepted = accepted_types(*kind);
-            if !accepted.is_empty() && !types.iter().any(|found| accepted.contains(&found.as_str()))
-            {
-                found
-                    .push(format!("{side} {name} is {kind} in the DDL, but {types:?} in the type"));
-            }
+    for OutputSchema { name, value_type, .. } in declared {
+        let Some(types) = fields.get(name) else {
+            found.push(format!("output {name} is in the DDL, but not in the type"));
+            continue;
+        };
+        let accepted = accepted_types(*value_type);
+        if !accepted.is_empty() && !types.iter().any(|found| accepted.contains(&found.as_str())) {
+            found.push(format!(
+                "output {name} is {value_type} in the DDL, but {types:?} in the type"
+            ));
         }
-        for (field, _) in &self.fields {
-            if !open && !declared.iter().any(|(name, _)| name == field) {
-                found.push(format!("{side} {field} is in the type, but not in the DDL"));
-            }
+    }
+    for field in fields.keys() {
+        if !declared.iter().any(|output| output.name == *field) {
+            found.push(format!("output {field} is in the type, but not in the DDL"));
         }
     }
 }

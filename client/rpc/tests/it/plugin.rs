@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_types, reason = "runs what is tested")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn rpc(directory: &Path, arguments: &[&str]) -> Output {
@@ -94,64 +94,53 @@ fn check_reports_agents_of_the_former_shell_template() {
     assert!(told.contains("disk/disk: it finds its action by a text search"), "{told}");
 }
 
-/// A workspace with Muster's dependencies, lints and lock file, and this crate as its only member.
-fn workspace(member: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let root = root.canonicalize().unwrap();
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
-    if directory.exists() {
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-    std::fs::create_dir_all(&directory).unwrap();
-    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let (before, rest) = manifest.split_once("members = [").unwrap();
-    let (_, after) = rest.split_once(']').unwrap();
-    // Builds without optimisation, to save time.
-    let (after, _) = after.split_once("[profile.dev]").unwrap();
-    let path = format!("path = \"{}/", root.display());
-    let after = after.replace("path = \"", &path);
-    let text = format!("{before}members = [\"{member}\"]{after}[profile.dev]\ndebug = false\n");
-    std::fs::write(directory.join("Cargo.toml"), text).unwrap();
-    std::fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
-    directory
-}
-
 /// Run by `make test-all`.
 mod long {
-    use super::{Command, rpc, workspace};
+    use std::path::Path;
+    use std::{env, fs};
+
+    use super::{Command, rpc};
 
     #[test]
-    fn generated_crate_compiles_and_passes_its_tests() {
-        let directory = workspace("plugins/disk_usage");
-        let into = ["--dir", "plugins/disk_usage"];
+    fn generated_crate_passes_its_tests_and_prints_a_ddl_without_warnings() {
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
+        if scratch.exists() {
+            fs::remove_dir_all(&scratch).unwrap();
+        }
+        fs::create_dir_all(&scratch).unwrap();
         let generate = ["plugin", "generate", "disk_usage", "--lang", "rust"];
-        let actions = ["--actions", "usage,top_ten,type"];
-        let made = rpc(&directory, &[&generate[..], &actions, &into].concat());
+        let made = rpc(&scratch, &[&generate[..], &["--actions", "usage,top_ten,type"]].concat());
         assert_eq!(made.status.code(), Some(0), "{made:?}");
         let hints = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(hints.contains("agent/src/services/agents.rs"), "{hints}");
-
-        let outcome = || {
+        assert!(hints.contains("disk_usage ddl > disk_usage.json"), "{hints}");
+        let directory = scratch.join("disk_usage");
+        // The versions of this workspace, because they are here already.
+        let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+        fs::copy(lock, directory.join("Cargo.lock")).unwrap();
+        let cargo = |arguments: &[&str]| {
             Command::new(env!("CARGO"))
-                .args(["test", "--offline", "--quiet"])
+                .args(arguments)
                 .current_dir(&directory)
-                .env("CARGO_TARGET_DIR", directory.with_extension("target"))
+                .env("CARGO_TARGET_DIR", scratch.join("target"))
                 .output()
                 .unwrap()
         };
-        let output = outcome();
+        let output = cargo(&["test", "--offline", "--quiet"]);
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{output:?}");
-        assert!(told.contains("2 passed"), "{told}");
-        // The generated tests fail if the code contradicts the DDL.
-        let action = directory.join("plugins/disk_usage/src/actions/top_ten.rs");
-        let right = std::fs::read_to_string(&action).unwrap();
-        let wrong = right.replace("message: input.message }", "message: input.message + \"!\" }");
-        assert_ne!(right, wrong);
-        std::fs::write(&action, wrong).unwrap();
-        let output = outcome();
+        assert!(output.status.success() && told.contains("3 passed"), "{output:?}");
+
+        let printed = cargo(&["run", "--offline", "--quiet", "--", "ddl"]);
+        fs::write(directory.join("disk_usage.json"), printed.stdout).unwrap();
+        let checked = rpc(&directory, &["plugin", "check", "--strict", "disk_usage.json"]);
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+        // The generated tests fail if an action does not answer.
+        let actions = directory.join("src/actions.rs");
+        let right = fs::read_to_string(&actions).unwrap();
+        fs::write(&actions, right.replace("input.message.is_empty()", "!input.message.is_empty()"))
+            .unwrap();
+        let output = cargo(&["test", "--offline", "--quiet"]);
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(told.contains("1 passed; 1 failed"), "{output:?}");
+        assert!(told.contains("2 passed; 1 failed"), "{output:?}");
     }
 }
 

@@ -37,11 +37,11 @@ precedence.")]
   rpc plugin generate disk --actions usage,top
   rpc plugin generate disk --lang sh --dir /tmp/disk
   ./disk/test_disk                     runs the agent as the daemon does
-  rpc plugin generate disk --lang rust --dir plugins/disk
+  rpc plugin generate disk --lang rust
 
 Copy `disk.json` and `disk` to `paths.ddls` of a node, and a policy to
-`paths.policies`. Existing files are not overwritten. A Rust crate belongs in
-`plugins/` of Muster's source; the command prints the remaining steps.")]
+`paths.policies`. Existing files are not overwritten. In Rust, the types of the
+actions are the source: `disk ddl` prints the DDL that follows from them.")]
     Generate(PluginGenerateArgs),
     /// Check DDL files, and print each problem with its position
     #[command(after_help = "Examples:

@@ -17,7 +17,7 @@ pub enum AgentLanguage {
     Python,
     /// POSIX shell
     Sh,
-    /// Rust: a crate in Muster's source that runs in the daemon's process
+    /// Rust: a crate, whose program makes its DDL from its types
     Rust,
 }
 
@@ -43,8 +43,6 @@ pub enum SkeletonError {
     Name(String),
     #[error("the action {0} is given twice")]
     DuplicateAction(String),
-    #[error("the action {0:?} is not a valid name of a Rust module; choose another name")]
-    Module(String),
     #[error("the actions {0} and {1} would get the same Rust type name; rename one of them")]
     SameTypeName(String, String),
 }
@@ -61,16 +59,12 @@ pub fn generate_files(
         }
     }
     check_name(agent)?;
-    let document = format!("{:#}\n", build_ddl(agent, language, actions));
     let (program, test) = match language {
         AgentLanguage::Python => (render_python(agent, actions), PYTHON_TEST_TEMPLATE),
         AgentLanguage::Sh => (render_shell(agent, actions), SHELL_TEST_TEMPLATE),
-        AgentLanguage::Rust => {
-            let mut files = rust::generate_crate_files(agent, actions)?;
-            files.push(SkeletonFile::new(format!("src/{agent}.json"), document, false));
-            return Ok(files);
-        }
+        AgentLanguage::Rust => return rust::generate_crate_files(agent, actions),
     };
+    let document = format!("{:#}\n", build_ddl(agent, actions));
     let test = test.replace("@AGENT@", agent).replace("@ACTIONS@", &actions.join(" "));
     Ok(vec![
         SkeletonFile::new(format!("{agent}.json"), document, false),
@@ -122,25 +116,17 @@ fn render_shell(agent: &str, actions: &[String]) -> String {
     SHELL_TEMPLATE.replace("@AGENT@", agent).replace("@CASES@", &cases.join("\n"))
 }
 
-fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value {
-    let in_process = language == AgentLanguage::Rust;
+fn build_ddl(agent: &str, actions: &[String]) -> Value {
     let input = json!({"message": {
         "prompt": "Message", "description": "The message to return", "type": "string", "validation": "^.+$", "maxlength": 200,
         "optional": true, "default": "hello"}});
     let output = json!({"message": {"description": "The message", "display_as": "Message", "type": "string"}});
     let action_ddl = |action: &String| {
-        let mut declared = json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
-               "class": "read", "read_only": true, "input": input, "output": output});
-        if let (true, Some(fields)) = (in_process, declared.as_object_mut()) {
-            fields.insert("examples".to_owned(), rust::action_examples());
-        }
-        declared
+        json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
+               "class": "read", "read_only": true, "input": input, "output": output})
     };
-    let mut metadata = json!({"name": agent, "description": format!("Describe what {agent} is for"), "author": "You",
+    let metadata = json!({"name": agent, "description": format!("Describe what {agent} is for"), "author": "You",
         "license": "Apache-2.0", "version": "0.1.0", "url": "", "timeout": 10, "provider": "external"});
-    if let (true, Some(fields)) = (in_process, metadata.as_object_mut()) {
-        fields.remove("provider");
-    }
     let actions: Vec<Value> = actions.iter().map(action_ddl).collect();
     json!({"metadata": metadata, "actions": actions})
 }
