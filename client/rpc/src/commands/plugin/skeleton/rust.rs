@@ -30,7 +30,7 @@ pub(super) fn generate_crate_files(
         "        Action::read(\"@ACTION@\", \"Describe what @ACTION@ does\", run_@ACTION@),";
     let list = ACTIONS_TEMPLATE
         .replace("@LIST@", &lines(entry))
-        .replace("@ACTIONS@\n", &lines(ACTION_TEMPLATE));
+        .replace("@ACTIONS@", &lines(ACTION_TEMPLATE.trim_end()));
     let file =
         |name: &str, text: &str| SkeletonFile::new(name, text.replace("@AGENT@", agent), false);
     Ok(vec![
