@@ -7,13 +7,14 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
 };
+use muster_contract::rpcutil::RpcutilInventory;
 use muster_display::list_first_nodes;
 use muster_display::template::OutputTemplateError;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
+use crate::request::inquiry::{ask_nodes, plan_action};
 use crate::session::context::{CommandContext, Result};
 
 const BATCH_NODES: usize = 128;
@@ -76,7 +77,7 @@ impl InventoryQuery {
     ) -> Result<RequestStats> {
         let Self { fleet, schemas, found } = self;
         let filter = found.filter;
-        let plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
+        let plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
         let mut total = RequestStats {
             discovered: found.nodes.len(),
             gaps: found.stats.gaps.clone(),

@@ -6,6 +6,7 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
     NodeReply, RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
 };
+use muster_ddl::{Action, AgentContract as _};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -15,13 +16,19 @@ use crate::session::context::{CommandContext, CommandResult, Result};
 use crate::session::form;
 use crate::session::form::JsonForm;
 
-/// The agent that every node offers.
-pub const RPCUTIL_AGENT: &str = "rpcutil";
-
 /// Plans an action with these inputs, given as on the command line.
-pub fn plan_action<'a>(
+pub fn plan_action<'a, A: Action>(
     schemas: &'a AgentSchemas,
-    (agent, action): (&str, &str),
+    inputs: &[(&str, &str)],
+) -> Result<RequestPlan<'a>, FleetRequestError> {
+    plan_named_action(schemas, A::Agent::NAME, A::NAME, inputs)
+}
+
+/// Like [`plan_action`], for one of several actions.
+pub fn plan_named_action<'a>(
+    schemas: &'a AgentSchemas,
+    agent: &str,
+    action: &str,
     inputs: &[(&str, &str)],
 ) -> Result<RequestPlan<'a>, FleetRequestError> {
     let inputs = inputs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -74,17 +81,16 @@ pub struct QueryResult<'a> {
     cx: CommandContext<'a>,
 }
 
-pub async fn query_nodes<'a>(
+pub async fn query_nodes<'a, A: Action>(
     args: &QueryArgs,
-    (agent, action): (&str, &str),
     inputs: &[(&str, &str)],
     cx: CommandContext<'a>,
 ) -> Result<QueryResult<'a>> {
-    let target = cx.read_target(&args.filters)?.with_agent(agent)?;
+    let target = cx.read_target(&args.filters)?.with_agent(A::Agent::NAME)?;
     let json = form::parse_json_form(&args.json)?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
-    let plan = plan_action(&schemas, (agent, action), inputs)?;
+    let plan = plan_action::<A>(&schemas, inputs)?;
     let report = discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
     Ok(QueryResult { report, json, target, cx })
 }

@@ -3,6 +3,9 @@
 pub mod args;
 pub mod output;
 
+use muster_contract::again::{AgainAgent, AgainCancel, AgainHistory, AgainList, AgainReset};
+use muster_ddl::{Action as _, AgentContract as _};
+
 use crate::commands::again::args::{
     AgainCancelArgs, AgainCommand, AgainHistoryArgs, AgainListArgs, AgainResetArgs,
 };
@@ -15,8 +18,6 @@ use crate::report::documents::ReportDocument;
 use crate::request::inquiry::query_nodes;
 use crate::request::send::send_words;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-
-const AGAIN_AGENT: &str = "again";
 
 /// A change on all nodes must be asked for.
 #[derive(Debug, thiserror::Error)]
@@ -43,18 +44,18 @@ pub async fn run(command: AgainCommand, cx: CommandContext<'_>) -> CommandResult
         AgainCommand::List(args) => list(args, cx).await,
         AgainCommand::History(args) => history(args, cx).await,
         AgainCommand::Cancel(AgainCancelArgs { all, group, query }) => {
-            let mut words = vec!["cancel".to_owned()];
+            let mut words = vec![AgainCancel::NAME.to_owned()];
             words.extend(group.map(|group| format!("group={group}")));
-            change("cancel", words, (all, query), cx).await
+            change(AgainCancel::NAME, words, (all, query), cx).await
         }
         AgainCommand::Reset(AgainResetArgs { all, query }) => {
-            change("reset", vec!["reset".to_owned()], (all, query), cx).await
+            change(AgainReset::NAME, vec![AgainReset::NAME.to_owned()], (all, query), cx).await
         }
     }
 }
 
 async fn list(args: AgainListArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes(&args.query, (AGAIN_AGENT, "list"), &[], cx).await?;
+    let result = query_nodes::<AgainList>(&args.query, &[], cx).await?;
     let nodes = read_list(&result.report, args.all);
     let document =
         ReportDocument::new("muster.again.v1", AgainListDocument { nodes: &nodes }, &result.report);
@@ -69,7 +70,7 @@ async fn list(args: AgainListArgs, cx: CommandContext<'_>) -> CommandResult {
 async fn history(args: AgainHistoryArgs, cx: CommandContext<'_>) -> CommandResult {
     let count = args.count.to_string();
     let inputs = [("count", count.as_str())];
-    let result = query_nodes(&args.query, (AGAIN_AGENT, "history"), &inputs, cx).await?;
+    let result = query_nodes::<AgainHistory>(&args.query, &inputs, cx).await?;
     let entries = read_history(&result.report);
     let content = AgainHistoryDocument { entries: &entries };
     let document = ReportDocument::new("muster.again.history.v1", content, &result.report);
@@ -89,7 +90,7 @@ async fn change(
 ) -> CommandResult {
     check_is_meant(action, all, &query, cx)?;
     // `--all` is the confirmation, and a filter names what is meant.
-    send_words(AGAIN_AGENT, words, true, query, cx).await
+    send_words(AgainAgent::NAME, words, true, query, cx).await
 }
 
 fn check_is_meant(

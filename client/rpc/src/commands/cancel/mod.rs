@@ -10,7 +10,8 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestOutcome, RequestReport,
     ResultGap, TargetSelection,
 };
-use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
+use muster_contract::rpcutil::{CancelOutcome, RpcutilAgent, RpcutilCancel, RpcutilCancelAny, RpcutilCancelOutput};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_display::node_count_text;
 use muster_display::printer::{BAD, GOOD};
 use muster_wire::identity::Identity;
@@ -48,7 +49,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     let cancel_target = resolve_target(&args, cx)?;
     let target = match &cancel_target {
         CancelTarget::Request(_) => {
-            cx.read_target(&args.query.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?
+            cx.read_target(&args.query.filters)?.with_agent(RpcutilAgent::NAME)?
         }
         CancelTarget::Job(job) => {
             TargetSelection::for_collective(Some(job.header.collective.clone()))
@@ -56,10 +57,10 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     };
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
-    let action = if args.any { "cancel_any" } else { "cancel" };
+    let action = if args.any { RpcutilCancelAny::NAME } else { RpcutilCancel::NAME };
     let tasks = plan_cancels(&cancel_target, cx);
     let nothing_left = tasks.is_empty();
-    let mut report = RequestReport::empty(inquiry::RPCUTIL_AGENT, action);
+    let mut report = RequestReport::empty(RpcutilAgent::NAME, action);
     if !nothing_left {
         let fleet = FleetConnection::connect(&settings, &target).await?;
         if let CancelTarget::Job(job) = &cancel_target {
@@ -99,7 +100,7 @@ async fn send_cancels(
         if call.waiting_only {
             inputs.push(("waiting_only", "true"));
         }
-        let plan = inquiry::plan_action(schemas, (inquiry::RPCUTIL_AGENT, call.action), &inputs)?;
+        let plan = inquiry::plan_named_action(schemas, RpcutilAgent::NAME, call.action, &inputs)?;
         last_action = Some(plan.action);
         let found = match nodes {
             Some(nodes) => DiscoveredNodes::from_names(nodes),

@@ -12,7 +12,8 @@ use muster_client::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, FleetConnection,
     PassiveResult,
 };
-use muster_contract::nrpe::CheckState;
+use muster_contract::nrpe::{CheckState, NrpeAgent, NrpeRunCommand};
+use muster_ddl::AgentContract as _;
 
 use crate::commands::check::args::CheckArgs;
 use crate::commands::check::output::{
@@ -25,7 +26,6 @@ use crate::request::inquiry::plan_action;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form;
 
-const NRPE_AGENT: &str = "nrpe";
 /// How much longer than one check a process waits until another one has asked the nodes.
 const LOCK_GRACE: Duration = Duration::from_secs(30);
 
@@ -96,12 +96,12 @@ async fn find_and_pass_on(
 
 /// The kept result if there is a new one, otherwise the nodes' own. Returns whether it was kept.
 async fn find_outcome(args: &CheckArgs, cx: CommandContext<'_>) -> Result<(CheckOutcome, bool)> {
-    let target = cx.read_target(&args.filters)?.with_agent(NRPE_AGENT)?;
+    let target = cx.read_target(&args.filters)?.with_agent(NrpeAgent::NAME)?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
     let mut inputs = vec![("command", args.name.as_str())];
     inputs.extend(args.args.as_deref().map(|text| ("args", text)));
-    let plan = plan_action(&schemas, (NRPE_AGENT, "runcommand"), &inputs)?;
+    let plan = plan_action::<NrpeRunCommand>(&schemas, &inputs)?;
     let (command, timeout) = (args.name.as_str(), args.timeout);
     let check =
         CheckRequest { command, plan: &plan, target: &target, timeout, expect: args.expect };

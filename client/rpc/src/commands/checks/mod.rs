@@ -6,6 +6,11 @@ pub mod output;
 
 use muster_base::unix_millis_now;
 use muster_client::{FleetCheckList, FleetConnection, TargetSelection};
+use muster_contract::nrpe::{
+    NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger,
+    NrpeUnacknowledge,
+};
+use muster_ddl::{Action as _, AgentContract as _};
 
 use crate::commands::checks::args::{
     AcknowledgeArgs, CheckListArgs, CheckNameArgs, ChecksArgs, ChecksCommand, MaintenanceArgs,
@@ -22,16 +27,14 @@ use crate::request::send::send_words;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::form;
 
-const NRPE_AGENT: &str = "nrpe";
-
 pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
     match args.command {
         None if args.list.follow => follow_checks(&args.list, cx).await,
         None => list_checks(args.list, cx).await,
         Some(ChecksCommand::Ack(args)) => acknowledge(args, cx).await,
-        Some(ChecksCommand::Unack(args)) => send_check("unacknowledge", args, cx).await,
+        Some(ChecksCommand::Unack(args)) => send_check(NrpeUnacknowledge::NAME, args, cx).await,
         Some(ChecksCommand::Maintenance(args)) => maintain(args, cx).await,
-        Some(ChecksCommand::Run(args)) => send_check("trigger", args, cx).await,
+        Some(ChecksCommand::Run(args)) => send_check(NrpeTrigger::NAME, args, cx).await,
     }
 }
 
@@ -80,9 +83,9 @@ pub async fn find_checks(
             Err(error) => return Err(error.into()),
         }
     }
-    let target = target.clone().with_agent(NRPE_AGENT)?;
+    let target = target.clone().with_agent(NrpeAgent::NAME)?;
     let schemas = cx.load_schemas(Some(&cx.load_settings()?))?;
-    let plan = plan_action(&schemas, (NRPE_AGENT, "checks"), &[])?;
+    let plan = plan_action::<NrpeChecks>(&schemas, &[])?;
     let shows_progress = !args.json.json && args.json.jq.is_none() && !args.follow;
     let progress = ProgressReporter::new(cx.printer, shows_progress);
     let found = fleet.discover_nodes(&target, &progress).await?;
@@ -109,24 +112,27 @@ fn print_list(
 
 async fn acknowledge(args: AcknowledgeArgs, cx: CommandContext<'_>) -> CommandResult {
     let AcknowledgeArgs { comment, time, check: CheckNameArgs { check, yes, query } } = args;
-    let mut words =
-        vec!["acknowledge".to_owned(), format!("check={check}"), format!("comment={comment}")];
+    let mut words = vec![
+        NrpeAcknowledge::NAME.to_owned(),
+        format!("check={check}"),
+        format!("comment={comment}"),
+    ];
     words.extend(time.map(|time| format!("seconds={}", time.as_secs())));
-    send_words(NRPE_AGENT, words, yes, query, cx).await
+    send_words(NrpeAgent::NAME, words, yes, query, cx).await
 }
 
 async fn maintain(args: MaintenanceArgs, cx: CommandContext<'_>) -> CommandResult {
     let MaintenanceArgs { check, time, comment, end, yes, query } = args;
-    let action = if end { "endmaintenance" } else { "maintenance" };
+    let action = if end { NrpeEndMaintenance::NAME } else { NrpeMaintenance::NAME };
     let mut words = vec![action.to_owned()];
     words.extend(check.map(|check| format!("check={check}")));
     words.extend(time.map(|time| format!("seconds={}", time.as_secs())));
     words.extend(comment.map(|comment| format!("comment={comment}")));
-    send_words(NRPE_AGENT, words, yes, query, cx).await
+    send_words(NrpeAgent::NAME, words, yes, query, cx).await
 }
 
 async fn send_check(action: &str, args: CheckNameArgs, cx: CommandContext<'_>) -> CommandResult {
     let CheckNameArgs { check, yes, query } = args;
     let words = vec![action.to_owned(), format!("check={check}")];
-    send_words(NRPE_AGENT, words, yes, query, cx).await
+    send_words(NrpeAgent::NAME, words, yes, query, cx).await
 }

@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 
 use clap::Arg;
 use muster_calls::{DdlStore, DiscoveryMethod};
+use muster_contract::puppetral::PuppetralAgent;
+use muster_contract::rpcutil::{RpcutilAgent, RpcutilGetFact};
 use muster_ddl::{
-    ActionSchema, AgentDdl, InputSchema, ResourceTypeAttributes, ValueType, builtin_resource_types,
+    Action as _, ActionSchema, AgentContract as _, AgentDdl, InputSchema, ResourceTypeAttributes,
+    ValueType, builtin_resource_types,
 };
 
 use crate::commands::completion::engine::CompletionCandidate;
 use crate::session::seen_names::SeenNamesCache;
 
 /// The agent whose inputs depend on the type of a resource.
-const PUPPETRAL_AGENT: &str = "puppetral";
+const PUPPETRAL_AGENT: &str = PuppetralAgent::NAME;
+const RPCUTIL_AGENT: &str = RpcutilAgent::NAME;
 const TYPE_INPUT: &str = "type";
 /// The action of `rpcutil` whose input is the name of a fact.
-const GET_FACT_ACTION: &str = "get_fact";
+const GET_FACT_ACTION: &str = RpcutilGetFact::NAME;
 
 /// Reads the jobs when they are needed.
 type JobReader<'a> = Box<dyn FnOnce() -> Vec<CompletionCandidate> + 'a>;
@@ -177,7 +181,7 @@ impl<'a> CompletionSources<'a> {
     ) -> Vec<String> {
         match (agent, action.name(), input.name.as_str()) {
             (PUPPETRAL_AGENT, _, TYPE_INPUT) => builtin_resource_types().keys().cloned().collect(),
-            ("rpcutil", GET_FACT_ACTION, "fact") => self.seen.facts.keys().cloned().collect(),
+            (RPCUTIL_AGENT, GET_FACT_ACTION, "fact") => self.seen.facts.keys().cloned().collect(),
             _ => listable_values(input),
         }
     }

@@ -8,6 +8,8 @@ use std::path::Path;
 use muster_client::{
     DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
 };
+use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_policy::{GROUPS_FILE_NAME, PolicySet, PolicySource, RuleVerdict};
 
 use crate::commands::config::args::{ConfigChangeArgs, ConfigCommand, ConfigDeployArgs};
@@ -24,7 +26,6 @@ use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 
-const CONFIG_AGENT: &str = "config";
 /// The directory of policies in a deployment.
 const POLICIES_DIRECTORY: &str = "policies/";
 
@@ -103,18 +104,18 @@ async fn change_nodes(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let target = cx.read_target(&args.filters)?.with_agent(CONFIG_AGENT)?;
+    let target = cx.read_target(&args.filters)?.with_agent(ConfigAgent::NAME)?;
     let settings = cx.load_settings()?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let (fleet, found) = find_chosen_nodes(&settings, &target, &args.pace, &progress, cx).await?;
     let (limits, pause) = (args.pace.batches.limits(), args.pace.pause());
     let (action, is_noop) = match change {
-        DeployChange::Deploy { noop, .. } => ("deploy", noop),
-        DeployChange::Revert => ("revert", false),
+        DeployChange::Deploy { noop, .. } => (ConfigDeploy::NAME, noop),
+        DeployChange::Revert => (ConfigRevert::NAME, false),
     };
     let name = format!("{action} {what}");
     let preview =
-        RolloutPreview { request: (CONFIG_AGENT, &name), nodes: &found.nodes, limits, pause };
+        RolloutPreview { request: (ConfigAgent::NAME, &name), nodes: &found.nodes, limits, pause };
     let conditions = (is_noop, found.nodes.len(), args.yes);
     cx.confirm_request(&settings, conditions, || preview.render_text()).await?;
     let request = DeployRequest { change, confirm: args.confirm(), limits, pause };
@@ -143,7 +144,7 @@ fn print_next_steps(report: &DeployReport, cx: CommandContext<'_>) {
 }
 
 async fn show_states(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes(&args, (CONFIG_AGENT, "status"), &[], cx).await?;
+    let result = query_nodes::<ConfigStatus>(&args, &[], cx).await?;
     let states = read_states(&result.report);
     let content = ConfigStatusDocument { nodes: &states };
     let document = ReportDocument::new("muster.config.status.v1", content, &result.report);

@@ -14,6 +14,8 @@ use muster_client::{
     CopyReport, DiscoveredNodes, FetchDestination, FetchRequest, FleetConnection, LocalFile,
     LocalFileError, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
 };
+use muster_contract::filecopy::FilecopyAgent;
+use muster_ddl::AgentContract as _;
 
 use crate::commands::copy::args::CopyArgs;
 use crate::commands::copy::output::{CopyDirection, CopyView};
@@ -27,8 +29,6 @@ use crate::request::chosen_nodes::find_chosen_nodes;
 use crate::session::context::{CommandContext, CommandResult, Result};
 use crate::session::form;
 use crate::session::form::JsonForm;
-
-const COPY_AGENT: &str = "filecopy";
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {} as the directory for the files of the nodes", path.display())]
@@ -143,11 +143,11 @@ impl<'a> PreparedCopy<'a> {
         cx: CommandContext<'a>,
     ) -> Result<Self> {
         let filters = node_filters(&args.filters, node)?;
-        let target = cx.read_target(&filters)?.with_agent(COPY_AGENT)?;
+        let target = cx.read_target(&filters)?.with_agent(FilecopyAgent::NAME)?;
         let settings = cx.load_settings()?;
         let schemas = cx.load_schemas(Some(&settings))?;
         let words = RequestWords {
-            agent: COPY_AGENT.to_owned(),
+            agent: FilecopyAgent::NAME.to_owned(),
             action: Some(action.to_owned()),
             inputs: Vec::new(),
         };

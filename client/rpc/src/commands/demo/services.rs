@@ -8,6 +8,8 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
     NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection,
 };
+use muster_contract::service::{ServiceAgent, ServiceStart};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_organisation::bundle::name::USER_CONFIG;
 use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
@@ -42,8 +44,8 @@ pub async fn start_services(
     let mut failed = FailedServices::default();
     let mut count = 0;
     for (service, nodes) in services {
-        let words = ["start".to_owned(), format!("service={service}")];
-        let words = RequestWords::parse("service", &words)?;
+        let words = [ServiceStart::NAME.to_owned(), format!("service={service}")];
+        let words = RequestWords::parse(ServiceAgent::NAME, &words)?;
         let (ddl, action) = schemas.find_action(&words)?;
         let plan = RequestPlan::new(ddl, action, &words.inputs)?;
         for nodes in nodes.chunks(NODES_PER_REQUEST) {

@@ -10,6 +10,8 @@ use muster_calls::{CallTarget, ClientError, OfflineSigner, RpcCall, outgoing_req
 use muster_client::{
     AgentSchemas, FleetRequestError, RequestPlan, RequestWords, RpcSettings, TargetSelection,
 };
+use muster_contract::rpcutil::{RpcutilAgent, RpcutilPing};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::{EnvelopeKind, Signer};
 use muster_wire::token::permission::find_permission;
@@ -57,7 +59,9 @@ pub async fn run(args: ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut discovery, mut nodes) = (None, named_nodes.clone().unwrap_or_default());
     if named_nodes.is_none() {
         let call_target = CallTarget::Filter(target.filter.clone());
-        discovery = context.call_messages(&build_call("rpcutil", "ping", call_target)?)?.pop();
+        discovery = context
+            .call_messages(&build_call(RpcutilAgent::NAME, RpcutilPing::NAME, call_target)?)?
+            .pop();
         nodes.insert(
             Identity::parse(PLACEHOLDER_NODE)
                 .map_err(|error| FleetRequestError::from(ClientError::from(error)))?,

@@ -4,6 +4,9 @@ pub mod args;
 pub mod fact_names;
 pub mod output;
 
+use muster_contract::rpcutil::{RpcutilAgent, RpcutilGetFact};
+use muster_ddl::AgentContract as _;
+
 use crate::commands::facts::args::FactsArgs;
 use crate::commands::facts::fact_names::FactNameCounts;
 use crate::commands::facts::output::{
@@ -12,7 +15,7 @@ use crate::commands::facts::output::{
 use crate::flags::filters::QueryArgs;
 use crate::report::documents::ReportDocument;
 use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
-use crate::request::inquiry::{RPCUTIL_AGENT, query_nodes};
+use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 use crate::session::seen_names::SeenNamesCache;
@@ -22,7 +25,7 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
         return list_names(&args.query, cx).await;
     };
     let inputs = [("fact", fact.as_str())];
-    let result = query_nodes(&args.query, (RPCUTIL_AGENT, "get_fact"), &inputs, cx).await?;
+    let result = query_nodes::<RpcutilGetFact>(&args.query, &inputs, cx).await?;
     let mut groups = group_fact_values(&result.report);
     let mut seen = SeenNamesCache::default();
     for group in groups.iter().filter(|group| !group.value().is_null()) {
@@ -53,7 +56,7 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 async fn list_names(args: &QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let target = cx.read_target(&args.filters)?.with_agent(RPCUTIL_AGENT)?;
+    let target = cx.read_target(&args.filters)?.with_agent(RpcutilAgent::NAME)?;
     let json = form::parse_json_form(&args.json)?;
     let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);

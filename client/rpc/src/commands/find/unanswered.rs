@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
+use muster_contract::rpcutil::RpcutilGetData;
 use muster_display::{list_first_nodes, node_count_text};
 use muster_filter::SelectExpression;
 use muster_wire::identity::Identity;
@@ -13,7 +14,7 @@ use muster_wire::identity::Identity;
 use crate::commands::find::ping_nodes;
 use crate::flags::filters::FilterArgs;
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
+use crate::request::inquiry::{ask_nodes, plan_action};
 use crate::session::context::{CommandContext, Result};
 
 /// Most names of nodes in a message.
@@ -56,7 +57,7 @@ pub async fn find_unanswered(
         let query = lookup.query.as_deref().map(|query| ("query", query));
         let inputs: Vec<(&str, &str)> =
             [("source", lookup.source.as_str())].into_iter().chain(query).collect();
-        let Ok(plan) = plan_action(schemas, (RPCUTIL_AGENT, "get_data"), &inputs) else {
+        let Ok(plan) = plan_action::<RpcutilGetData>(schemas, &inputs) else {
             continue;
         };
         let nodes = DiscoveredNodes::from_names(silent.clone());

@@ -1,17 +1,17 @@
 //! `rpc inventory --collectives` and `--map`: shows which nodes are in which collective.
 
+use muster_contract::rpcutil::RpcutilCollectiveInfo;
 use muster_files::files;
 
 use crate::commands::inventory::args::InventoryArgs;
 use crate::commands::inventory::collectives_output::{CollectiveMembers, CollectivesDocument};
 use crate::report::documents::ReportDocument;
-use crate::request::inquiry::{RPCUTIL_AGENT, query_nodes};
+use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandResult};
 
 /// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let action = (RPCUTIL_AGENT, "collective_info");
-    let result = query_nodes(&args.query, action, &[], cx).await?;
+    let result = query_nodes::<RpcutilCollectiveInfo>(&args.query, &[], cx).await?;
     let report = &result.report;
     let members = CollectiveMembers::from_report(report);
     let content = CollectivesDocument { collectives: &members.0 };

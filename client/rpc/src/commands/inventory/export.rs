@@ -13,16 +13,15 @@ use muster_calls::discovery::inventory::{
 };
 use muster_client::NodeReply;
 use muster_contract::read_values;
-use muster_contract::rpcutil::RpcutilInventoryOutput;
-use muster_display::json;
-use muster_display::{count_text, node_count_text};
+use muster_contract::rpcutil::{RpcutilAgent, RpcutilInventoryOutput};
+use muster_ddl::AgentContract as _;
+use muster_display::{count_text, json, node_count_text};
 use muster_files::files;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
 use crate::commands::inventory::args::InventoryArgs;
 use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
-use crate::request::inquiry::RPCUTIL_AGENT;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::session::errors::InventoryFileError;
 
@@ -45,7 +44,7 @@ pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
 
 /// Writes the document of the matching nodes.
 pub async fn run(path: &Path, args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let target = cx.read_target(&args.query.filters)?.with_agent(RPCUTIL_AGENT)?;
+    let target = cx.read_target(&args.query.filters)?.with_agent(RpcutilAgent::NAME)?;
     let groups = existing_groups(path, args.update)?;
     let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);

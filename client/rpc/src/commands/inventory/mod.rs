@@ -11,11 +11,12 @@ mod report;
 use std::collections::BTreeSet;
 
 use muster_client::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
+use muster_contract::rpcutil::{RpcutilDaemonStats, RpcutilInventory};
 use muster_wire::identity::Identity;
 
 use crate::commands::inventory::output::{NodeInventory, NodeInventoryDocument};
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
+use crate::request::inquiry::{ask_node, plan_action};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 
@@ -49,8 +50,8 @@ async fn show_node(
     let schemas = AgentSchemas::load(Some(&settings))?;
     let target = TargetSelection::for_collective(args.query.filters.target.clone());
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let inventory_plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
-    let statistics_plan = plan_action(&schemas, (RPCUTIL_AGENT, "daemon_stats"), &[])?;
+    let inventory_plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
+    let statistics_plan = plan_action::<RpcutilDaemonStats>(&schemas, &[])?;
     let progress = ProgressReporter::new(cx.printer, false);
     let (inventory, statistics) = tokio::try_join!(
         ask_node(&fleet, &inventory_plan, node, &progress),

@@ -1,11 +1,12 @@
 //! `rpc inventory --template`: renders a user-defined template for each node, in order of names.
 
 use muster_client::TargetSelection;
+use muster_contract::rpcutil::RpcutilAgent;
+use muster_ddl::AgentContract as _;
 
 use crate::commands::inventory::args::InventoryArgs;
 use crate::report::template_values::{INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues};
 use crate::request::batches::{InventoryQuery, successful_outputs};
-use crate::request::inquiry::RPCUTIL_AGENT;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 
@@ -14,7 +15,7 @@ pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> Co
     let filters = &args.query.filters;
     let target = match &args.node {
         Some(_) => TargetSelection::for_collective(filters.target.clone()),
-        None => cx.read_target(filters)?.with_agent(RPCUTIL_AGENT)?,
+        None => cx.read_target(filters)?.with_agent(RpcutilAgent::NAME)?,
     };
     let template = form::parse_template(text, &INVENTORY_TEMPLATE_NAMES)?;
     let Some(query) = InventoryQuery::prepare(&target, args.node.as_ref(), cx).await? else {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use muster_base::unix_millis_now;
+use muster_contract::rpcutil::RpcutilAgent;
+use muster_ddl::AgentContract as _;
 use muster_display::printer::{GOOD, OutputPrinter};
 use muster_display::time::format_time;
 use muster_operations::bundle::PLUGIN_SIGN_TAG;
@@ -21,7 +23,7 @@ use crate::flags::lifetime::CredentialExpiry;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The agent that every user may call, because discovery needs it.
-const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
+const ALWAYS_GRANTED_AGENT: &str = RpcutilAgent::NAME;
 
 /// Validity of a node's credentials if an enroller renews them.
 const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);

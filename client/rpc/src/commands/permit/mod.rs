@@ -5,7 +5,8 @@ pub mod output;
 
 use muster_calls::{CountOrPercent, choose_nodes};
 use muster_client::{FleetConnection, RequestReport};
-use muster_contract::permit::{PermitPoolRow, PoolMemberRow};
+use muster_contract::permit::{PermitAgent, PermitList, PermitPoolRow, PermitRelease, PoolMemberRow};
+use muster_ddl::{Action as _, AgentContract as _};
 
 use crate::commands::permit::args::{PermitCommand, PermitReleaseArgs};
 use crate::commands::permit::output::{
@@ -20,8 +21,6 @@ use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Re
 use crate::session::form;
 use crate::session::form::JsonForm;
 use crate::session::terminal::{PromptError, ask_confirmation, is_terminal};
-
-const PERMIT_AGENT: &str = "permit";
 
 /// Most nodes that are asked one after the other until one returns the pools. All nodes see the same pools.
 const MAX_NODES_TRIED: usize = 3;
@@ -78,15 +77,15 @@ async fn query_pools(
     show_progress: bool,
     cx: CommandContext<'_>,
 ) -> Result<RequestReport> {
-    let target = cx.read_target(filters)?.with_agent(PERMIT_AGENT)?;
+    let target = cx.read_target(filters)?.with_agent(PermitAgent::NAME)?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
     let inputs = pool.map(|pool| ("pool", pool));
-    let plan = plan_action(&schemas, (PERMIT_AGENT, "list"), inputs.as_slice())?;
+    let plan = plan_action::<PermitList>(&schemas, inputs.as_slice())?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.discover_nodes(&target, &progress).await?;
-    let mut report = RequestReport::empty(PERMIT_AGENT, "list");
+    let mut report = RequestReport::empty(PermitAgent::NAME, PermitList::NAME);
     if found.nodes.is_empty() {
         cx.report_no_nodes(&target);
     }
@@ -124,6 +123,6 @@ async fn release_permits(args: PermitReleaseArgs, cx: CommandContext<'_>) -> Com
     }
     let conditions = ConditionArgs { identities: nodes, ..ConditionArgs::default() };
     let query = QueryArgs { json, filters: FilterArgs { conditions, ..FilterArgs::default() } };
-    let words = vec!["release".to_owned(), format!("pool={pool}")];
-    send_words(PERMIT_AGENT, words, true, query, cx).await
+    let words = vec![PermitRelease::NAME.to_owned(), format!("pool={pool}")];
+    send_words(PermitAgent::NAME, words, true, query, cx).await
 }

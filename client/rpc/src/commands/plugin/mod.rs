@@ -12,13 +12,14 @@ pub mod check;
 mod convert;
 
 use muster_client::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
+use muster_contract::rpcutil::RpcutilDdl;
 use muster_ddl::doc;
 use muster_display::node_count_text;
 
 use crate::commands::plugin::args::{PluginCommand, PluginDocArgs, PluginFetchArgs};
 use crate::commands::plugin::output::{PluginDocument, PluginListDocument, render_agent_list};
 use crate::flags::json::JsonArgs;
-use crate::request::inquiry::{RPCUTIL_AGENT, discover_and_ask, plan_action};
+use crate::request::inquiry::{discover_and_ask, plan_action};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 
@@ -60,7 +61,7 @@ async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResu
     let target = cx.read_target(&args.filters)?.with_agent(&args.agent)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
-    let plan = plan_action(&schemas, (RPCUTIL_AGENT, "ddl"), &[("agent", &args.agent)])?;
+    let plan = plan_action::<RpcutilDdl>(&schemas, &[("agent", &args.agent)])?;
     let report = discover_and_ask(&plan, &target, &settings, true, cx).await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {

@@ -6,6 +6,7 @@ pub mod output;
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_client::{AgentSchemas, FleetRequestError, RequestWords};
+use muster_contract::config::ConfigWho;
 use muster_operations::policy::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
@@ -38,7 +39,7 @@ async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
         RequestWords { agent: agent.clone(), action: Some(action.clone()), inputs: Vec::new() };
     schemas.find_action(&words)?;
     let inputs = [("agent", agent.as_str()), ("action", action.as_str())];
-    let result = query_nodes(&args.query, ("config", "who"), &inputs, cx).await?;
+    let result = query_nodes::<ConfigWho>(&args.query, &inputs, cx).await?;
     let rows = output::read_callers(&result.report);
     let content = output::PolicyWhoDocument { rows: &rows };
     let document = ReportDocument::new("muster.policy.who.v1", content, &result.report);

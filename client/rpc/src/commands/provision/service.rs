@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use muster_client::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
+use muster_contract::provisioner::ProvisionerAgent;
+use muster_ddl::AgentContract as _;
 use muster_wire::identity::Identity;
 
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry;
 use crate::session::context::{CommandContext, Result};
-
-const PROVISIONER_AGENT: &str = "provisioner";
 
 pub struct ProvisionerClient<'a> {
     fleet: FleetConnection,
@@ -21,7 +21,7 @@ pub struct ProvisionerClient<'a> {
 impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` if there are none.
     pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>> {
-        let target = TargetSelection::default().with_agent(PROVISIONER_AGENT)?;
+        let target = TargetSelection::default().with_agent(ProvisionerAgent::NAME)?;
         let settings = cx.load_settings()?;
         let schemas = cx.load_schemas(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
@@ -42,9 +42,10 @@ impl<'a> ProvisionerClient<'a> {
         action: &str,
         inputs: &[(&str, &str)],
     ) -> Result<Option<NodeReply>> {
-        let plan = inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs)?;
+        let plan =
+            inquiry::plan_named_action(&self.schemas, ProvisionerAgent::NAME, action, inputs)?;
         let progress = ProgressReporter::new(self.cx.printer, false);
-        let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);
+        let mut last_report = RequestReport::empty(ProvisionerAgent::NAME, action);
         for host in &self.hosts {
             let report = inquiry::ask_node(&self.fleet, &plan, host, &progress).await?;
             match report.replies.first() {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use muster_contract::provisioner::ProvisionerStatusOutput;
+use muster_contract::provisioner::{ProvisionerStatus, ProvisionerStatusOutput};
+use muster_ddl::Action as _;
 
 use crate::commands::provision::args::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::commands::provision::output::{
@@ -80,7 +81,7 @@ async fn query_overview(
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
 ) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>> {
-    let Some(reply) = service.ask_first_host("status", inputs).await? else {
+    let Some(reply) = service.ask_first_host(ProvisionerStatus::NAME, inputs).await? else {
         return Ok(Err(CommandExitCode::NoneAnswered));
     };
     if reply.is_ok() {

@@ -11,9 +11,6 @@ mod runs;
 use crate::commands::puppet::args::PuppetCommand;
 use crate::session::context::{CommandContext, CommandResult};
 
-/// The agent of all requests except restarts.
-const PUPPET_AGENT: &str = "puppet";
-
 pub async fn run(command: PuppetCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PuppetCommand::Status(args) => query::show_status(args, cx).await,

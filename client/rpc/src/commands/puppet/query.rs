@@ -1,8 +1,8 @@
 //! `rpc puppet status`, `count` and `summary`: read-only queries.
 
+use muster_contract::puppet::{PuppetLastRunSummary, PuppetStatus};
 use serde::Serialize;
 
-use crate::commands::puppet::PUPPET_AGENT;
 use crate::commands::puppet::output::count::{PuppetCountDocument, PuppetNodeTotals};
 use crate::commands::puppet::output::status::{
     PuppetStatusDocument, node_states, render_status_table,
@@ -14,7 +14,7 @@ use crate::request::inquiry::{QueryResult, query_nodes};
 use crate::session::context::{CommandContext, CommandResult};
 
 pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes(&args, (PUPPET_AGENT, "status"), &[], cx).await?;
+    let result = query_nodes::<PuppetStatus>(&args, &[], cx).await?;
     let states = node_states(&result.report);
     print_report(
         &result,
@@ -26,7 +26,7 @@ pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResu
 }
 
 pub async fn show_counts(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes(&args, (PUPPET_AGENT, "status"), &[], cx).await?;
+    let result = query_nodes::<PuppetStatus>(&args, &[], cx).await?;
     let totals = PuppetNodeTotals::from_report(&result.report);
     print_report(
         &result,
@@ -39,7 +39,7 @@ pub async fn show_counts(args: QueryArgs, cx: CommandContext<'_>) -> CommandResu
 
 /// Shows the distribution of the last runs' figures.
 pub async fn show_summary(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes(&args, (PUPPET_AGENT, "last_run_summary"), &[], cx).await?;
+    let result = query_nodes::<PuppetLastRunSummary>(&args, &[], cx).await?;
     let summary = LastRunsSummary::from_report(&result.report);
     print_report(&result, "muster.puppet.summary.v1", &summary, cx, || {
         summary.render_text(&result.report, cx.environment.utf8)

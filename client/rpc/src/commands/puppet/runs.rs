@@ -11,12 +11,12 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, EndedRun, FleetConnection, FleetRequest, JobRecorder, NodeReply,
     PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
 };
-use muster_contract::puppet::LastRunSummaryOutput;
+use muster_contract::puppet::{LastRunSummaryOutput, PuppetAgent, PuppetLastRunSummary, PuppetRunOnce, PuppetStatus};
+use muster_ddl::{Action, AgentContract as _};
 use muster_display::{list_sample_nodes, node_count_text};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use crate::commands::puppet::PUPPET_AGENT;
 use crate::commands::puppet::args::{
     PuppetRolloutArgs, PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs,
 };
@@ -112,13 +112,13 @@ async fn run_round(
     output: PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport> {
     let (cx, PuppetRolloutArgs { options, job, filters, .. }) = (output.cx, rollout.args);
-    let target = cx.read_target(filters)?.with_agent(PUPPET_AGENT)?;
+    let target = cx.read_target(filters)?.with_agent(PuppetAgent::NAME)?;
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
     let mut inputs = options.to_inputs();
     inputs.extend(rollout.limit.map(|limit| ("limit", limit.to_string())));
     let inputs: Vec<_> = inputs.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let plan = plan_action(&schemas, (PUPPET_AGENT, "runonce"), &inputs)?;
+    let plan = plan_action::<PuppetRunOnce>(&schemas, &inputs)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let source = target.discovery_source(Some(&settings))?;
     target.check_required_filter(&source, plan.action, &settings)?;
@@ -214,7 +214,7 @@ async fn resume_job(
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
-    let plan = plan_action(&schemas, (PUPPET_AGENT, "runonce"), &[])?;
+    let plan = plan_action::<PuppetRunOnce>(&schemas, &[])?;
     let (silence, timeout) = (options.deadline, options.timeout);
     // Checks that the job can be resumed before anything is written to it.
     let job = store.load_job(reference)?;
@@ -253,8 +253,8 @@ async fn execute_rollout(
 }
 
 impl PuppetSession<'_> {
-    async fn query(&self, action: &str, found: DiscoveredNodes) -> Result<RequestReport> {
-        let plan = plan_action(self.schemas, (PUPPET_AGENT, action), &[])?;
+    async fn query<A: Action>(&self, found: DiscoveredNodes) -> Result<RequestReport> {
+        let plan = plan_action::<A>(self.schemas, &[])?;
         ask_nodes(self.fleet, &plan, found, self.progress).await
     }
 
@@ -264,7 +264,7 @@ impl PuppetSession<'_> {
         found: DiscoveredNodes,
         runs: &mut PuppetRunsReport,
     ) -> Result<BTreeSet<Identity>> {
-        let report = self.query("status", found).await?;
+        let report = self.query::<PuppetStatus>(found).await?;
         let mut nodes = BTreeSet::new();
         for state in node_states(&report) {
             match state.disable_reason() {
@@ -289,7 +289,7 @@ impl PuppetSession<'_> {
     /// How long the last run of each node took.
     async fn run_times(&self, nodes: &BTreeSet<Identity>) -> Result<BTreeMap<Identity, Duration>> {
         let found = DiscoveredNodes::from_names(nodes.clone());
-        let report = self.query("last_run_summary", found).await?;
+        let report = self.query::<PuppetLastRunSummary>(found).await?;
         let run_time = |reply: &NodeReply| {
             let summary: LastRunSummaryOutput = reply.typed_outputs();
             let run_time = Duration::try_from_secs_f64(summary.total_time?).ok()?;

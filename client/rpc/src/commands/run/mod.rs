@@ -4,6 +4,8 @@ pub mod args;
 
 use std::time::Duration;
 
+use muster_contract::shell::{ShellAgent, ShellRun};
+use muster_ddl::{Action as _, AgentContract as _};
 use serde_json::{Map, Value, json};
 
 use crate::commands::run::args::{RunArgs, RunOutputArgs};
@@ -26,8 +28,8 @@ pub async fn run(mut args: RunArgs, cx: CommandContext<'_>) -> CommandResult {
 fn request_of(args: RunArgs) -> RequestArgs {
     let base = shell_inputs(&args);
     RequestArgs {
-        agent: Some("shell".to_owned()),
-        words: vec!["run".to_owned()],
+        agent: Some(ShellAgent::NAME.to_owned()),
+        words: vec![ShellRun::NAME.to_owned()],
         base,
         literal_values: false,
         timeout: Some(Duration::from_secs(args.timeout) + REPLY_TIME),

@@ -2,12 +2,14 @@
 
 pub mod output;
 
+use muster_contract::rpcutil::RpcutilDaemonStats;
+
 use crate::commands::stats::output::{
     DaemonStatsDocument, read_daemon_counts, render_counts_table,
 };
 use crate::flags::filters::QueryArgs;
 use crate::report::documents::ReportDocument;
-use crate::request::inquiry::{RPCUTIL_AGENT, query_nodes};
+use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandResult};
 
 pub const AFTER_HELP: &str = "Examples:
@@ -22,7 +24,7 @@ future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
 denied by a policy. REPLIES is the number of replies.";
 
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes(&args, (RPCUTIL_AGENT, "daemon_stats"), &[], cx).await?;
+    let result = query_nodes::<RpcutilDaemonStats>(&args, &[], cx).await?;
     let counts = read_daemon_counts(&result.report);
     let content = DaemonStatsDocument { nodes: &counts };
     let document = ReportDocument::new("muster.stats.v1", content, &result.report);
