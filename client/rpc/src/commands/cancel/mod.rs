@@ -10,7 +10,9 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestOutcome, RequestReport,
     ResultGap, TargetSelection,
 };
-use muster_contract::rpcutil::{CancelOutcome, RpcutilAgent, RpcutilCancel, RpcutilCancelAny, RpcutilCancelOutput};
+use muster_contract::rpcutil::{
+    CancelOutcome, RpcutilAgent, RpcutilCancel, RpcutilCancelAny, RpcutilCancelOutput,
+};
 use muster_ddl::{Action as _, AgentContract as _};
 use muster_display::node_count_text;
 use muster_display::printer::{BAD, GOOD};

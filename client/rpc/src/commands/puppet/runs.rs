@@ -11,7 +11,9 @@ use muster_client::{
     AgentSchemas, DiscoveredNodes, EndedRun, FleetConnection, FleetRequest, JobRecorder, NodeReply,
     PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
 };
-use muster_contract::puppet::{LastRunSummaryOutput, PuppetAgent, PuppetLastRunSummary, PuppetRunOnce, PuppetStatus};
+use muster_contract::puppet::{
+    LastRunSummaryOutput, PuppetAgent, PuppetLastRunSummary, PuppetRunOnce, PuppetStatus,
+};
 use muster_ddl::{Action, AgentContract as _};
 use muster_display::{list_sample_nodes, node_count_text};
 use muster_wire::identity::Identity;
