@@ -10,9 +10,7 @@ const STREAM_VARIABLE: &str = "JOURNAL_STREAM";
 
 /// Whether standard error is the journal. A program that inherited the variable may have another standard error.
 pub fn is_stderr_connected() -> bool {
-    let Ok(stream) = std::env::var(STREAM_VARIABLE) else {
-        return false;
-    };
+    let Ok(stream) = std::env::var(STREAM_VARIABLE) else { return false };
     fs::metadata("/proc/self/fd/2").is_ok_and(|file| is_stream(&stream, file.dev(), file.ino()))
 }
 

@@ -251,9 +251,7 @@ fn expiry_event(refresh: &ExpiredRefresh, node: &Identity) -> Option<FleetEvent>
 fn read_restarts(store: &RestartStore, node: &Identity) -> Result<StoredEvents, SystemError> {
     let mut stored = StoredEvents::default();
     for key in store.list_keys()? {
-        let Some(record) = store.read_record(&key)? else {
-            continue;
-        };
+        let Some(record) = store.read_record(&key)? else { continue };
         let target = record.target.to_string();
         stored.in_progress |= !record.current.state.is_finished();
         let cycles = record.past.iter().chain([&record.current]);

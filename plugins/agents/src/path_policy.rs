@@ -145,9 +145,7 @@ impl AdmittedPath {
     /// Opens the file or directory; `None` when it does not exist. Rejects hard links to denied files, and any file with several hard links that is
     /// not world-readable, because one of its links may be in a denied directory.
     pub fn open_target(&self) -> Result<Option<ConfinedFile>, ActionError> {
-        let Some(entry) = &self.entry else {
-            return Ok(None);
-        };
+        let Some(entry) = &self.entry else { return Ok(None) };
         if entry.status()?.is_none() {
             return Ok(None);
         }

@@ -217,9 +217,7 @@ impl ResourceEngine {
 fn join_diffs(cx: &ResourceContext<'_>, planned: &[PlannedResource]) -> Option<String> {
     let mut joined: Option<String> = None;
     for (resource_type, plan) in planned {
-        let Some(diff) = resource_type.content_diff(cx, plan) else {
-            continue;
-        };
+        let Some(diff) = resource_type.content_diff(cx, plan) else { continue };
         let shown = joined.get_or_insert_default();
         if shown.len() + diff.len() > MAX_DIFF_BYTES {
             shown.push_str("\n[the diffs of further files are omitted]");
@@ -287,9 +285,7 @@ impl AttemptedChanges {
         if self.made.is_empty() || desired < 2 || cx.cancel.is_cancelled() {
             return Vec::new();
         }
-        let Ok(again) = resource_type.read_and_plan(cx, &plan.resource) else {
-            return Vec::new();
-        };
+        let Ok(again) = resource_type.read_and_plan(cx, &plan.resource) else { return Vec::new() };
         // A change that had no effect is found as before; it is not tried again.
         let is_unchanged = |change: &PropertyChange| {
             let is_same = |planned: &PropertyChange| {

@@ -154,9 +154,7 @@ impl ResourceEngine {
         &self,
         resource: &'r Resource,
     ) -> Vec<(&'static str, &'r ResourceValue)> {
-        let Ok(resource_type) = self.type_of(resource) else {
-            return Vec::new();
-        };
+        let Ok(resource_type) = self.type_of(resource) else { return Vec::new() };
         let properties = resource_type.schema().properties().filter(|property| !property.sensitive);
         properties
             .filter_map(|property| Some((property.name, resource.get(property.name)?)))

@@ -79,9 +79,7 @@ pub fn lint_catalog(
         else {
             continue;
         };
-        let Some(&node) = built.nodes.get(&id) else {
-            continue;
-        };
+        let Some(&node) = built.nodes.get(&id) else { continue };
         let notifiers: Vec<GraphNodeId> = built.graph.refresh_sources(node).into_iter().collect();
         let failing_paths = find_failing_paths(&built.graph, node, &notifiers);
         let is_guarded = is_guarded(resource);
@@ -136,9 +134,7 @@ fn find_failing_paths(
     let mut seen = BTreeSet::from([node]);
     let mut pending = VecDeque::from([vec![node]]);
     while let Some(path) = pending.pop_front() {
-        let Some(&current) = path.last() else {
-            continue;
-        };
+        let Some(&current) = path.last() else { continue };
         for predecessor in graph.predecessors(current) {
             if shared_ancestors.contains(&predecessor) || !seen.insert(predecessor) {
                 continue;

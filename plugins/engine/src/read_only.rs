@@ -72,9 +72,7 @@ fn is_read_tool(command: &Command) -> bool {
 
 /// `/etc/init.d/NAME status`, for a script directly in that directory.
 fn is_script_status(argv: &[&str]) -> bool {
-    let [script, "status"] = argv else {
-        return false;
-    };
+    let [script, "status"] = argv else { return false };
     script
         .strip_prefix(INIT_SCRIPTS)
         .is_some_and(|name| !name.is_empty() && !name.starts_with('.') && !name.contains('/'))

@@ -227,9 +227,7 @@ impl AgentSlot {
         if outcome.status != ReplyStatus::Ok {
             return outcome;
         }
-        let Some(schema) = self.agent.ddl().find_action(action) else {
-            return outcome;
-        };
+        let Some(schema) = self.agent.ddl().find_action(action) else { return outcome };
         match schema.validate_output(&outcome.data) {
             Ok(data) => outcome.data = data,
             Err(error) => {

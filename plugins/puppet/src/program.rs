@@ -127,13 +127,9 @@ impl PreparedProgram<'_> {
             .and_then(|path| find_catalog_file(self.system, path));
         let original =
             path.as_ref().and_then(|path| self.system.read_file(path, MAX_CATALOG_BYTES).ok());
-        let (Some(path), Some(original)) = (path, original) else {
-            return Ok(None);
-        };
+        let (Some(path), Some(original)) = (path, original) else { return Ok(None) };
         let document = serde_json::from_slice(&original).unwrap_or_default();
-        let Some(patched) = replay::add_replay_resource(document, targets) else {
-            return Ok(None);
-        };
+        let Some(patched) = replay::add_replay_resource(document, targets) else { return Ok(None) };
         let bytes = patched.to_string().into_bytes();
         let state = StateDir::open(&self.directory)?;
         if is_apply {
@@ -151,9 +147,7 @@ impl PreparedProgram<'_> {
 /// Stores a copy of the run's catalog in the engine's directory. A failure is logged: it concerns only a later replay.
 pub(crate) fn keep_catalog(system: &dyn System, path: &Path, engine: &Path) {
     let keep = || {
-        let Some(path) = find_catalog_file(system, path.to_owned()) else {
-            return Ok(());
-        };
+        let Some(path) = find_catalog_file(system, path.to_owned()) else { return Ok(()) };
         let catalog = system.read_file(&path, MAX_CATALOG_BYTES)?;
         StateDir::open(engine)?.replace_file(run_files::CATALOG_FILE, &catalog)
     };
@@ -215,9 +209,7 @@ impl ProgramMonitor {
         self,
         mut on_applying: impl FnMut(),
     ) -> Result<SessionOutcome, SystemError> {
-        let Some(process) = self.step.process else {
-            return Ok(SessionOutcome::default());
-        };
+        let Some(process) = self.step.process else { return Ok(SessionOutcome::default()) };
         let engine = StateDir::open(&self.engine)?;
         let Self { run, is_noop, catalog, is_resumed, .. } = self;
         let tracker = RefreshTracker::open(&engine, run, is_noop, catalog, is_resumed)?;
@@ -270,14 +262,10 @@ pub(crate) fn replayable_targets(
     if owed.is_empty() {
         return owed;
     }
-    let Some(document) = read_catalog(system, path) else {
-        return Vec::new();
-    };
+    let Some(document) = read_catalog(system, path) else { return Vec::new() };
     let relations = CatalogRelations::from_catalog(&document);
     let is_replayable = |target: &String| {
-        let Some(spelling) = relations.catalog_spelling(target) else {
-            return false;
-        };
+        let Some(spelling) = relations.catalog_spelling(target) else { return false };
         let outcome = report.and_then(|report| report.resource_outcome(spelling));
         let can_refresh = outcome.is_none_or(|outcome| {
             !(outcome.failed || outcome.failed_to_restart || outcome.skipped)

@@ -210,9 +210,7 @@ impl PuppetRunManager {
 /// Whether the program of this run was started. If the daemon was killed right after the start, finds its process; if it was killed right before,
 /// restores the catalog.
 fn find_program(record: &mut PuppetRunRecord, system: &dyn System) -> bool {
-    let Some(step) = &mut record.step else {
-        return false;
-    };
+    let Some(step) = &mut record.step else { return false };
     if step.process.is_none() {
         step.process = ProcessSpool::find_process(&step.directory);
     }

@@ -176,9 +176,7 @@ impl ProcessWatcher<'_> {
         outcome: &mut SessionOutcome,
         on_applying: &mut dyn FnMut(),
     ) -> Result<bool, SystemError> {
-        let Some(lines) = log.read_new_lines() else {
-            return Ok(false);
-        };
+        let Some(lines) = log.read_new_lines() else { return Ok(false) };
         for line in &lines {
             if line.classify_line() == TraceEvent::Applying {
                 on_applying();

@@ -120,9 +120,7 @@ impl BrokerFollower {
             Some(known) => record.site(&known.site),
             None => record.site_of(&self.configured.urls),
         };
-        let Some(site) = site else {
-            return Ok(None);
-        };
+        let Some(site) = site else { return Ok(None) };
         let configured_authorities = self.configured_authorities()?;
         // Without a configured authority, the certificate is not of the organisation's own.
         let has_own = !configured_authorities.is_empty();

@@ -72,9 +72,7 @@ impl NameStore {
         for _ in 0..MAX_EDIT_ATTEMPTS {
             let (current, revision) = self.read_value(key).await?;
             let (new_value, result) = change(current);
-            let Some(new_value) = new_value else {
-                return Ok(result);
-            };
+            let Some(new_value) = new_value else { return Ok(result) };
             let bytes = self.encode_value(key, &new_value)?;
             let written = match revision {
                 Some(revision) => self.bucket.update(key, bytes, revision).await,
@@ -123,9 +121,7 @@ impl NameStore {
     }
 
     async fn read_value<T: DeserializeOwned>(&self, key: &str) -> Result<(Option<T>, Option<u64>)> {
-        let Some(entry) = self.bucket.get(key).await? else {
-            return Ok((None, None));
-        };
+        let Some(entry) = self.bucket.get(key).await? else { return Ok((None, None)) };
         let value = entry.value.as_deref();
         let value = value.map(|value| self.parse_value(key, value)).transpose()?;
         Ok((value, Some(entry.revision)))

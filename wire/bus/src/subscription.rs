@@ -126,9 +126,7 @@ impl SubscriptionHandover {
             return;
         }
         self.is_overlapping.store(true, Ordering::Release);
-        let Ok(successor) = self.subscribe_on(next).await else {
-            return;
-        };
+        let Ok(successor) = self.subscribe_on(next).await else { return };
         let mut state = self.lock_state();
         if !state.is_ended {
             state.successors.push_back(successor);

@@ -84,9 +84,7 @@ pub fn fact_index_keys(facts: &Map<String, Value>, path: &FactPath) -> BTreeSet<
 }
 
 fn gather_keys_below(value: &Value, segments: &[Box<str>], keys: &mut BTreeSet<FactIndexKey>) {
-    let Some((segment, rest)) = segments.split_first() else {
-        return gather_keys(value, keys);
-    };
+    let Some((segment, rest)) = segments.split_first() else { return gather_keys(value, keys) };
     match value {
         Value::Object(map) => {
             if let Some(value) = map.get(segment.as_ref()) {

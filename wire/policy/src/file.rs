@@ -110,9 +110,7 @@ impl PolicyFile {
     pub(super) fn explain_rules(&self, input: EvaluationInput<'_>) -> Vec<ExplanationStep> {
         let mut steps = Vec::new();
         for rule in &self.rules {
-            let EvaluationProgress::Decided(rule_match) = rule.match_query(input) else {
-                break;
-            };
+            let EvaluationProgress::Decided(rule_match) = rule.match_query(input) else { break };
             let is_unknown = rule_match == RuleMatch::Unknown;
             steps.push(ExplanationStep {
                 line: rule.line_number(),

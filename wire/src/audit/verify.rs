@@ -136,9 +136,7 @@ impl ChainVerifier {
     }
 
     fn check_line(&mut self, line: ChainLine) {
-        let Some((position, _)) = self.chain else {
-            return self.accept_first_line(line);
-        };
+        let Some((position, _)) = self.chain else { return self.accept_first_line(line) };
         let is_next = line.link.is_some_and(|link| link.follows_position(&position));
         match (self.suspect.take(), is_next) {
             (None, true) => {
@@ -169,9 +167,7 @@ impl ChainVerifier {
         let (Some((position, at)), Some(previous)) = (self.chain, self.previous_position) else {
             return false;
         };
-        let Some(torn) = line.kind.torn_line() else {
-            return false;
-        };
+        let Some(torn) = line.kind.torn_line() else { return false };
         let is_closed = line.link.is_some_and(|link| link.follows_position(&previous))
             && torn.fragment == position.prev.to_string();
         if is_closed {
@@ -221,9 +217,7 @@ impl ChainVerifier {
     }
 
     fn compare_anchor(&mut self, seq: u64, hash: LineHash, at: LineLocation) {
-        let Some(index) = self.anchors.iter().position(|anchor| anchor.seq == seq) else {
-            return;
-        };
+        let Some(index) = self.anchors.iter().position(|anchor| anchor.seq == seq) else { return };
         if self.anchors.swap_remove(index).hash != hash {
             self.add_finding(AuditFinding::AnchorDiffers { at, seq });
         }
@@ -288,9 +282,7 @@ impl ChainVerifier {
 
     /// Handles a suspect before another line that does not follow either: the suspect is accepted, with a finding.
     fn resolve_suspect(&mut self, suspect: ChainLine, next: Option<ChainLink>) {
-        let Some((position, previous_location)) = self.chain else {
-            return;
-        };
+        let Some((position, previous_location)) = self.chain else { return };
         let at = suspect.at;
         // Whether the next line's hash, or a signature, confirms the suspect's bytes.
         let is_intact = match next {

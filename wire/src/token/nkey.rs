@@ -196,9 +196,7 @@ impl KeyPair {
         }
         let raw = BASE32_NOPAD.decode(text.as_bytes()).map_err(|_| spelling.clone())?;
         let raw = Zeroizing::new(raw);
-        let [first, second, secret @ ..] = verify_checksum(&raw)? else {
-            return Err(spelling);
-        };
+        let [first, second, secret @ ..] = verify_checksum(&raw)? else { return Err(spelling) };
         if first & 0xf8 != SEED_PREFIX || second & 0x07 != 0 {
             return Err(KeyError::Kind);
         }

@@ -135,9 +135,7 @@ const PLUGIN_PATHS: &[(&str, &[&str])] = &[
 
 /// Whether this is an option of a plugin with a path, or a list of paths.
 pub(super) fn is_plugin_path(path: &[String]) -> bool {
-    let [plugins, plugin, option @ ..] = path else {
-        return false;
-    };
+    let [plugins, plugin, option @ ..] = path else { return false };
     let option = option.join(".");
     let mut paths = PLUGIN_PATHS.iter();
     plugins == "plugins"

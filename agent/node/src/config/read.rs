@@ -241,9 +241,7 @@ fn parse_address(given: &str) -> Option<SocketAddr> {
 /// Whether the host of a URL is a loopback, link-local or IPv6 unique local address. Only such services describe this machine's cloud, and
 /// plaintext requests to them do not leave its host.
 fn is_on_link(url: &str) -> bool {
-    let Some(authority) = url.strip_prefix("http://") else {
-        return false;
-    };
+    let Some(authority) = url.strip_prefix("http://") else { return false };
     let authority = authority.trim_end_matches('/');
     let address = authority
         .parse::<SocketAddr>()

@@ -138,9 +138,7 @@ impl BegunRequests {
     /// Records that the reply to the request with this work id is on its way.
     pub fn end(&self, work: Uuid) {
         let mut state = lock_mutex(&self.state);
-        let Some(ended) = state.open.remove(&work) else {
-            return;
-        };
+        let Some(ended) = state.open.remove(&work) else { return };
         state.handed_over.remove(&work);
         let is_unique = state.open.values().all(|begun| begun.request != ended.request);
         let id = if is_unique { ended.request } else { work };

@@ -27,9 +27,7 @@ const EXTERNAL_PROVIDER: &str = "external";
 
 /// The restrictions of each external agent, given this kernel and configuration.
 pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap<String, String> {
-    let Ok(options) = config.external_options() else {
-        return BTreeMap::new();
-    };
+    let Ok(options) = config.external_options() else { return BTreeMap::new() };
     let kernel = LandlockSupport::probe();
     let root = nix::unistd::geteuid().is_root();
     let external = core.agent_ddls().into_iter().filter(|ddl| ddl.provider() == EXTERNAL_PROVIDER);
@@ -44,9 +42,7 @@ pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap
 
 /// External agents that run as root by configuration.
 fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding> {
-    let Ok(options) = config.external_options() else {
-        return Vec::new();
-    };
+    let Ok(options) = config.external_options() else { return Vec::new() };
     let is_root = |ddl: &Arc<AgentDdl>| {
         ddl.provider() == EXTERNAL_PROVIDER && options.agent_options(ddl.name()).is_root()
     };

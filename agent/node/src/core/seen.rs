@@ -186,9 +186,7 @@ impl SeenRequests {
     pub fn sync(&self) -> Result<(), SeenError> {
         let (file, path, renamed) = {
             let inner = self.lock();
-            let Some(journal) = &inner.journal else {
-                return Ok(());
-            };
+            let Some(journal) = &inner.journal else { return Ok(()) };
             (journal.file.clone(), journal.path.clone(), journal.renamed)
         };
         let synced = match file {
@@ -245,9 +243,7 @@ impl SeenRequests {
     fn replace_file(&self, path: &Path, file: &Arc<File>) -> io::Result<()> {
         let mut inner = self.lock();
         let SeenState { cache, journal } = &mut *inner;
-        let Some(journal) = journal else {
-            return Ok(());
-        };
+        let Some(journal) = journal else { return Ok(()) };
         let appended = journal.appended.take().unwrap_or_default();
         if !appended.is_empty() {
             (&**file).write_all(&appended)?;

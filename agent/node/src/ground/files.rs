@@ -34,9 +34,7 @@ pub fn list_files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>>
 
 /// Every entry of a directory, sorted by name; none if the directory does not exist.
 pub(crate) fn list_entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let Some(entries) = allow_missing(fs::read_dir(directory))? else {
-        return Ok(Vec::new());
-    };
+    let Some(entries) = allow_missing(fs::read_dir(directory))? else { return Ok(Vec::new()) };
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)

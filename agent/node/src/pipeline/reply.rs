@@ -86,9 +86,7 @@ pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Opti
 
 /// Adds the stage timings, if requested. A signed reply cannot contain the time of its own signing; a trial signing measures it.
 fn add_stages(core: &DaemonCore, verified: &VerifiedRequest, mut reply: Reply) -> Reply {
-    let Some(mut timer) = verified.timer.active_timer() else {
-        return reply;
-    };
+    let Some(mut timer) = verified.timer.active_timer() else { return reply };
     reply.stages = timer.stages().to_vec();
     let start = Instant::now();
     // Ignore the result; the real signing reports its errors.

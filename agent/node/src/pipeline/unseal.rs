@@ -21,9 +21,7 @@ pub(super) fn unseal_inputs(
         );
         return refused(verified, message);
     }
-    let Some(sealed) = verified.request.sealed.take() else {
-        return Ok(verified);
-    };
+    let Some(sealed) = verified.request.sealed.take() else { return Ok(verified) };
     let opened = match sealed.decrypt_inputs(
         core.identity(),
         core.trust.signer.key_pair(),

@@ -31,9 +31,7 @@ pub fn load_signer(config: &Config) -> Result<Signer, CredentialsError> {
 pub fn use_renewed_token(config: &Config, trust: &NodeTrust) {
     let path = config.paths.renewed_token_path();
     // Usually there is none; the token in the credentials is used.
-    let Ok(token) = credentials::read_token("the node's renewed token", &path) else {
-        return;
-    };
+    let Ok(token) = credentials::read_token("the node's renewed token", &path) else { return };
     if let Err(error) = trust.renew_token(token.trim()) {
         tracing::debug!(error = error_chain(&error), path = %path.display(), "the stored token is not used");
     }

@@ -199,9 +199,7 @@ impl TrustSync {
         if spread == ReadSpread::BySize && head.serial > current.issued_at() {
             tokio::time::sleep(spread_delay(head.bytes)).await;
         }
-        let Some(newer) = self.bus.newer_account(&current, &head).await? else {
-            return Ok(false);
-        };
+        let Some(newer) = self.bus.newer_account(&current, &head).await? else { return Ok(false) };
         (self.update_account)(newer.account_token()).map_err(TrustLookupError::Token)?;
         // A separate task writes to disk; it may lag behind.
         let change = TokenChange::Account(newer.account_token().to_owned());
@@ -219,9 +217,7 @@ impl TrustSync {
         }
         let tokens = self.bus.bucket(TOKENS_BUCKET.name);
         let entry = tokens.get_once(self.trust.identity().as_str()).await?;
-        let Some(value) = entry.and_then(|entry| entry.value) else {
-            return Ok(());
-        };
+        let Some(value) = entry.and_then(|entry| entry.value) else { return Ok(()) };
         if value.len() > limits::MAX_USER_TOKEN_BYTES {
             return Err(TokenUpdateError::Oversized(value.len()));
         }

@@ -273,9 +273,7 @@ impl ChangeHooks<'_> {
 
     /// Adds to the record what the changes left.
     fn save_result(&mut self) -> Result<(), UndoError> {
-        let Some(mut record) = self.record.take() else {
-            return Ok(());
-        };
+        let Some(mut record) = self.record.take() else { return Ok(()) };
         record.record_result(&self.task.engine);
         self.save(&record)
     }

@@ -60,12 +60,8 @@ fn read_list(system: &dyn System, path: &Path) -> Result<Option<String>, SystemE
 
 /// Puppet writes the name; for types without a name the reference in lower case.
 fn matches_resource(line: &str, resource: &Resource) -> bool {
-    let Some((type_name, rest)) = line.split_once('[') else {
-        return false;
-    };
-    let Some(name) = rest.strip_suffix(']') else {
-        return false;
-    };
+    let Some((type_name, rest)) = line.split_once('[') else { return false };
+    let Some(name) = rest.strip_suffix(']') else { return false };
     let is_same = |known: &str| name == known || name == known.to_lowercase();
     type_name == resource.type_name && (is_same(&resource.name) || is_same(&resource.title))
 }

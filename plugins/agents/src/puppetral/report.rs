@@ -58,9 +58,7 @@ pub(crate) fn build_report(change: ChangeOutcome) -> Result<PuppetralDoOutput, A
     }
     let events = events.into_iter().map(build_row).collect();
     let output = PuppetralDoOutput { changed, result, events, resource, diff, log };
-    let Some(failure) = failure else {
-        return Ok(output);
-    };
+    let Some(failure) = failure else { return Ok(output) };
     let failed = ActionError::failed(format!("{}: {failure}", output.resource));
     Err(failed.with_output(&output))
 }

@@ -144,9 +144,7 @@ impl RestartManager {
     /// Starts a worker unless one runs. A second worker would fail to take the lock and exit.
     fn ensure_worker(&self, key: &str) -> Result<bool, RestartError> {
         let free = self.store.try_lock_worker(key).map_err(RestartError::Store)?;
-        let Some(lock) = free else {
-            return Ok(false);
-        };
+        let Some(lock) = free else { return Ok(false) };
         drop(lock);
         self.launcher.launch(&self.store, key).map_err(RestartError::Launch)?;
         Ok(true)

@@ -45,9 +45,7 @@ pub struct RestartWorker {
 /// Executes all pending restarts, unless another worker does. Runs in a process of its own.
 pub fn run_worker(directory: &Path, key: &str) -> Result<(), SystemError> {
     let store = RestartStore::new(directory);
-    let Some(record) = store.read_record(key)? else {
-        return Ok(());
-    };
+    let Some(record) = store.read_record(key)? else { return Ok(()) };
     let system = Arc::new(RealSystem::new(record.places.root));
     RestartWorker::new(store, key, system).run()
 }
@@ -79,9 +77,7 @@ impl RestartWorker {
 
     /// Runs until no work is left.
     pub fn run(&self) -> Result<(), SystemError> {
-        let Some(lock) = self.store.try_lock_worker(&self.key)? else {
-            return Ok(());
-        };
+        let Some(lock) = self.store.try_lock_worker(&self.key)? else { return Ok(()) };
         let mut lock = Some(lock);
         loop {
             // Releases the lock in the same transaction: a later request finds either pending work or no worker.
@@ -127,12 +123,8 @@ impl RestartWorker {
     }
 
     fn perform_restart(&self) -> Result<(), SystemError> {
-        let Some(run_lock) = self.wait_for_run_lock()? else {
-            return Ok(());
-        };
-        let Some(record) = self.store.read_record(&self.key)? else {
-            return Ok(());
-        };
+        let Some(run_lock) = self.wait_for_run_lock()? else { return Ok(()) };
+        let Some(record) = self.store.read_record(&self.key)? else { return Ok(()) };
         let instance = self.daemon_instance().filter(|_| record.target.is_daemon());
         let found = self.query_target(&record).unwrap_or_default();
         if let Some(path) = found.missing.filter(|_| instance.is_none()) {
@@ -162,9 +154,7 @@ impl RestartWorker {
         let (started_at, started_wall) = (Instant::now(), read_clocks(&*self.system).wall);
         let mut reported = String::new();
         loop {
-            let Some(record) = self.store.read_record(&self.key)? else {
-                return Ok(None);
-            };
+            let Some(record) = self.store.read_record(&self.key)? else { return Ok(None) };
             let cycle = &record.current;
             if !cycle.when_idle {
                 self.record_step(
@@ -213,9 +203,7 @@ impl RestartWorker {
 
     /// Checks whether the target runs again, and stores the outcome.
     fn verify_restart(&self) -> Result<(), SystemError> {
-        let Some(record) = self.store.read_record(&self.key)? else {
-            return Ok(());
-        };
+        let Some(record) = self.store.read_record(&self.key)? else { return Ok(()) };
         let found = if record.current.instance.is_some() {
             self.await_daemon(&record.current, DAEMON_TIMEOUT)
         } else {

@@ -259,9 +259,7 @@ impl ShellJobStore {
         system: &dyn System,
         grace_period: Duration,
     ) -> Result<bool, ShellJobError> {
-        let Some(process) = record.process else {
-            return Ok(false);
-        };
+        let Some(process) = record.process else { return Ok(false) };
         if !system.signal_process(&process, Signal::SIGTERM, true)? {
             return Ok(false);
         }

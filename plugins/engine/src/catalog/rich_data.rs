@@ -68,9 +68,7 @@ fn strip_typed_value(
         ("Hash", Some(Json::Array(pairs))) => {
             let mut hash = Map::new();
             for pair in pairs.chunks(2) {
-                let [key, value] = pair else {
-                    return Err(RichDataError::MissingValue);
-                };
+                let [key, value] = pair else { return Err(RichDataError::MissingValue) };
                 let key = match strip_types(key, sensitive)? {
                     Json::String(key) => key,
                     other => other.to_string(),

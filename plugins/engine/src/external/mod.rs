@@ -51,9 +51,7 @@ impl ExternalTypes {
     ) -> Result<Option<Arc<ExternalResourceType>>, ExternalTypeError> {
         let path = self.directory.join(format!("{name}.json"));
         let read = found_or_none(self.system.read_file(&path, MAX_DESCRIPTION_BYTES));
-        let Some(bytes) = read? else {
-            return Ok(None);
-        };
+        let Some(bytes) = read? else { return Ok(None) };
         self.check_trusted_file(&path)?;
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((cached_bytes, found)) = types.get(name)

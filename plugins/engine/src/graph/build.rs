@@ -61,9 +61,7 @@ fn add_relation_edges(
     for (id, member) in catalog.in_order() {
         for relation in &member.relations {
             let other = catalog.find_member(&relation.other).and_then(|other| bounds.get(&other));
-            let (Some(this), Some(other)) = (bounds.get(&id), other) else {
-                continue;
-            };
+            let (Some(this), Some(other)) = (bounds.get(&id), other) else { continue };
             let (first, second) = if relation.other_first { (other, this) } else { (this, other) };
             graph.add_edge(first.end, second.begin, relation.refresh);
         }
@@ -77,20 +75,14 @@ fn add_autorequire_edges(
     built: &mut BuiltGraph,
 ) {
     for (id, member) in catalog.in_order() {
-        let Some(resource) = &member.resource else {
-            continue;
-        };
-        let Some(&this) = built.nodes.get(&id) else {
-            continue;
-        };
+        let Some(resource) = &member.resource else { continue };
+        let Some(&this) = built.nodes.get(&id) else { continue };
         let resource_type = engine.type_of(resource);
         let targets = resource_type.map(|known| known.autorequires(resource, catalog));
         for (type_name, name) in targets.unwrap_or_default() {
             let reference = ResourceReference::new(type_name, &name);
             let first = catalog.find_member(&reference);
-            let Some(&first) = first.and_then(|first| built.nodes.get(&first)) else {
-                continue;
-            };
+            let Some(&first) = first.and_then(|first| built.nodes.get(&first)) else { continue };
             let related = built.graph.has_edge(first, this) || built.graph.has_edge(this, first);
             if !related && first != this {
                 built.graph.add_edge(first, this, false);
@@ -105,9 +97,7 @@ fn add_containment_edges(
     graph: &mut DependencyGraph,
 ) {
     for (id, member) in catalog.in_order() {
-        let (Some(this), Some(container)) = (bounds.get(&id), member.container) else {
-            continue;
-        };
+        let (Some(this), Some(container)) = (bounds.get(&id), member.container) else { continue };
         if let Some(container) = bounds.get(&container) {
             graph.add_edge(container.begin, this.begin, true);
             graph.add_edge(this.end, container.end, true);
@@ -116,9 +106,7 @@ fn add_containment_edges(
     let non_empty: HashSet<MemberId> =
         catalog.in_order().filter_map(|(_, member)| member.container).collect();
     for (id, member) in catalog.in_order() {
-        let Some(this) = bounds.get(&id) else {
-            continue;
-        };
+        let Some(this) = bounds.get(&id) else { continue };
         if member.resource.is_none() && !non_empty.contains(&id) {
             graph.add_edge(this.begin, this.end, false);
         }

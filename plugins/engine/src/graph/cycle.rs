@@ -115,9 +115,7 @@ pub(crate) fn shortest_cycle_path(
     // Start at a resource if there is one, because its name is more informative.
     let is_resource =
         |id: &&GraphNodeId| matches!(graph.get_node(**id), Some(GraphNode::Resource(_)));
-    let Some(&start) = group.iter().find(is_resource).or(group.first()) else {
-        return Vec::new();
-    };
+    let Some(&start) = group.iter().find(is_resource).or(group.first()) else { return Vec::new() };
     let mut came_from = vec![None; graph.len()];
     let mut queue = VecDeque::from([start]);
     'search: while let Some(node) = queue.pop_front() {

@@ -71,9 +71,7 @@ impl DirectoryWalk<'_> {
                 let relative_path = relative_path.join(&name);
                 let path = directory.join(&relative_path);
                 // Removed since it was listed.
-                let Some(own_metadata) = system.metadata(&path)? else {
-                    continue;
-                };
+                let Some(own_metadata) = system.metadata(&path)? else { continue };
                 let is_link = own_metadata.kind == FileEntryKind::Link;
                 let target =
                     if is_link && self.follow { paths::follow_links(system, &path)? } else { None };

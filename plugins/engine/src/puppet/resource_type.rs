@@ -131,9 +131,7 @@ impl ResourceType for PuppetResourceType {
         if self.autorequires.is_empty() {
             return Vec::new();
         }
-        let Ok(reply) = self.query_check(resource) else {
-            return Vec::new();
-        };
+        let Ok(reply) = self.query_check(resource) else { return Vec::new() };
         let known_type =
             |name: &str| self.autorequires.iter().copied().find(|type_name| *type_name == name);
         let requirements = reply.autorequires.into_iter();

@@ -127,9 +127,7 @@ impl PuppetBridge {
         if slot.is_none() {
             *slot = Some(self.start_process(cancel)?);
         }
-        let Some(process) = slot else {
-            return Err(BridgeError::Ended(String::new()));
-        };
+        let Some(process) = slot else { return Err(BridgeError::Ended(String::new())) };
         let PuppetBridgeOptions { change_timeout, read_timeout, .. } = self.options;
         let timeout = if request.changes_system() { change_timeout } else { read_timeout };
         let result = exchange_request(&mut *process.program, request, timeout, cancel);

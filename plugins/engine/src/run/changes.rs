@@ -97,9 +97,7 @@ impl CatalogRun<'_> {
         outcome: &ChangeOutcome<'_>,
         status: &mut ResourceStatus,
     ) {
-        let Some((details, resource)) = self.resolved.member_with_resource(member) else {
-            return;
-        };
+        let Some((details, resource)) = self.resolved.member_with_resource(member) else { return };
         let change_event = change.to_event(&resource.reference(), outcome);
         let loglevel = RunLogLevel::from_resource(resource);
         let (event_status, level) = match outcome {

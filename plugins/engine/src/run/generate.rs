@@ -17,9 +17,7 @@ impl CatalogRun<'_> {
         let mut pending: Vec<MemberId> = self.resolved.in_order().map(|(id, _)| id).collect();
         pending.reverse();
         while let Some(member) = pending.pop() {
-            let Some(resource) = self.resolved.resource_of(member).cloned() else {
-                continue;
-            };
+            let Some(resource) = self.resolved.resource_of(member).cloned() else { continue };
             let phase = self.generation_phase(&resource);
             let first = phase == GenerationPhase::BeforeTheRunAndFirst;
             if !first && phase != GenerationPhase::BeforeTheRun {
@@ -44,9 +42,7 @@ impl CatalogRun<'_> {
 
     /// Generation right before a resource is evaluated. Generated resources come after it, and its dependents after all of them.
     pub(super) fn generate_with_resource(&mut self, node: GraphNodeId, member: MemberId) {
-        let Some(resource) = self.resolved.resource_of(member).cloned() else {
-            return;
-        };
+        let Some(resource) = self.resolved.resource_of(member).cloned() else { return };
         if self.generation_phase(&resource) != GenerationPhase::WithTheResource {
             return;
         }

@@ -133,9 +133,7 @@ impl CatalogRun<'_> {
         status: &mut ResourceStatus,
     ) {
         let queue = self.take_queue(node);
-        let Some(resource) = self.resolved.resource_of(member).cloned() else {
-            return;
-        };
+        let Some(resource) = self.resolved.resource_of(member).cloned() else { return };
         if queue.is_empty() {
             return;
         }
@@ -201,9 +199,7 @@ impl CatalogRun<'_> {
 
     /// Drops the queued refreshes of a skipped resource; they stay pending in the ledger.
     pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: SkipReason) {
-        let Some(details) = self.resolved.get_member(member) else {
-            return;
-        };
+        let Some(details) = self.resolved.get_member(member) else { return };
         let reference = details.reference.to_string();
         if !self.take_queue(node).is_empty() {
             let message = format!("Unscheduling all events on {reference}");

@@ -32,9 +32,7 @@ impl CatalogRun<'_> {
         level: RunLogLevel,
         message: &str,
     ) {
-        let Some(member) = self.resolved.get_member(member) else {
-            return;
-        };
+        let Some(member) = self.resolved.get_member(member) else { return };
         let property = property.map(|property| format!("/{property}")).unwrap_or_default();
         let mut tags = vec![level.as_str().to_owned()];
         tags.extend(member.tags.iter().cloned());

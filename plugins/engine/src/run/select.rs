@@ -79,9 +79,7 @@ impl CatalogRun<'_> {
 
     /// Whether the resource has a schedule that does not allow evaluation now.
     fn is_outside_schedule(&self, member: MemberId) -> bool {
-        let Some(resource) = self.resolved.resource_of(member) else {
-            return false;
-        };
+        let Some(resource) = self.resolved.resource_of(member) else { return false };
         let name = resource.get_text("schedule");
         let Some(schedule) = name.and_then(|name| self.resolved.find_schedule(name)) else {
             return false;

@@ -203,9 +203,7 @@ fn check_times(mut resource: Resource) -> Result<Resource> {
         ("month", 1, 12, MONTH_NAMES),
         ("monthday", 1, 31, ""),
     ] {
-        let Some(ResourceValue::List(words)) = resource.get(field) else {
-            continue;
-        };
+        let Some(ResourceValue::List(words)) = resource.get(field) else { continue };
         let mut times = Vec::new();
         for word in words.iter().flat_map(|word| word.split(',')) {
             let time = parse_time(word.trim(), low, high, names).ok_or_else(|| {

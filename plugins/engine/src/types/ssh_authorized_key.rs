@@ -112,9 +112,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let Some(file) = keys_file(cx, resource)? else {
-            return Ok(ResourceState::absent());
-        };
+        let Some(file) = keys_file(cx, resource)? else { return Ok(ResourceState::absent()) };
         let mut state = file.read_state(cx, resource)?;
         if let (false, Some(user)) = (state.is_absent(), resource.get("user")) {
             state.values.insert("user".to_owned(), user.clone());

@@ -98,15 +98,11 @@ pub(super) fn record_result(
     cx: &ResourceContext<'_>,
     change: &mut ChangeRecord,
 ) {
-    let Some(attributes) = &change.attributes else {
-        return;
-    };
+    let Some(attributes) = &change.attributes else { return };
     let location = location_of(engine, &change.type_name, &change.title, attributes);
     let state = location
         .and_then(|location| Ok((engine.type_of(&location)?.read_state(cx, &location)?, location)));
-    let Ok((state, location)) = state else {
-        return;
-    };
+    let Ok((state, location)) = state else { return };
     if change.type_name == "file" && state.get_text("ensure") == Some("file") {
         let bytes = cx.system.read_file(Path::new(&location.name), MAX_LEFT_CONTENT_BYTES);
         change.left_content = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());

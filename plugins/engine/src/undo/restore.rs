@@ -187,9 +187,7 @@ impl PreparedRestore {
     ) {
         let exists =
             |name: &str| !engine.find_state("group", name).is_ok_and(|group| group.is_absent());
-        let Some(Json::Array(groups)) = attributes.get_mut("groups") else {
-            return;
-        };
+        let Some(Json::Array(groups)) = attributes.get_mut("groups") else { return };
         let mut missing = Vec::new();
         groups.retain(|group| {
             let name = group.as_str().unwrap_or_default();

@@ -253,9 +253,7 @@ pub(crate) fn read_world_readable(
     path: &Path,
     limit: u64,
 ) -> SystemResult<Option<Vec<u8>>> {
-    let Some(entry) = ConfinedRoot::open(root)?.find_entry(path)? else {
-        return Ok(None);
-    };
+    let Some(entry) = ConfinedRoot::open(root)?.find_entry(path)? else { return Ok(None) };
     if entry.status()?.is_none_or(|status| status.metadata.kind != FileEntryKind::File) {
         return Ok(None);
     }

@@ -96,9 +96,7 @@ pub fn lock_holder(path: &Path) -> Option<u32> {
 
 /// Whether the lock was written by an earlier process than the one that has this id now. Host path. `false` if nothing shows it.
 pub fn is_left_over(path: &Path, pid: u32) -> bool {
-    let Some(process) = ProcessId::from_pid(pid) else {
-        return false;
-    };
+    let Some(process) = ProcessId::from_pid(pid) else { return false };
     if let Some(holder) = read_holder(path) {
         return holder != holder_text(&process);
     }

@@ -27,9 +27,7 @@ impl SpoolWatch {
 
     /// Blocks until a file was renamed into the spool since the last call, at most this long.
     pub fn wait(&mut self, timeout: Duration) {
-        let Some(inotify) = &self.0 else {
-            return pause(timeout);
-        };
+        let Some(inotify) = &self.0 else { return pause(timeout) };
         let limit = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         let mut descriptors = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
         match poll(&mut descriptors, limit) {

@@ -109,9 +109,7 @@ impl AgentDirectory {
         }
         let directories = self.directories.clone();
         let found = tokio::task::spawn_blocking(move || stamp_directories(&directories)).await;
-        let Ok(found) = found else {
-            return Vec::new();
-        };
+        let Ok(found) = found else { return Vec::new() };
         let mut changes = self.withdraw_missing(&found);
         for (path, stamps) in found {
             if self.entry_mut(&path).is_due(stamps.clone(), mode) {
@@ -149,9 +147,7 @@ impl AgentDirectory {
             Ok(Err(error)) => return LoadOutcome::Refused(error_chain(&error)),
             Err(error) => return LoadOutcome::Refused(error.to_string()),
         };
-        let Some(program) = activation else {
-            return LoadOutcome::Offered(agent);
-        };
+        let Some(program) = activation else { return LoadOutcome::Offered(agent) };
         match action::check_activation(&program, agent.name(), &rights, &self.config_file).await {
             Ok(true) => LoadOutcome::Offered(agent),
             Ok(false) => LoadOutcome::Idle,

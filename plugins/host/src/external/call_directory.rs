@@ -23,9 +23,7 @@ pub(super) struct CallDirectory(Option<TempDir>);
 
 impl Drop for CallDirectory {
     fn drop(&mut self) {
-        let Some(directory) = self.0.take() else {
-            return;
-        };
+        let Some(directory) = self.0.take() else { return };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || drop(directory))),
             Err(_) => drop(directory),

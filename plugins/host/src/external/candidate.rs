@@ -128,9 +128,7 @@ pub(super) fn load_candidate(
 
 /// The files besides the DDL whose change counts as a change of the agent, as far as they are known.
 pub(super) fn companion_files(ddl: &Path) -> Vec<PathBuf> {
-    let Some(name) = ddl.file_stem() else {
-        return Vec::new();
-    };
+    let Some(name) = ddl.file_stem() else { return Vec::new() };
     let directory = ddl.with_file_name(name);
     let mut files: Vec<PathBuf> = std::fs::read_dir(&directory)
         .map(|entries| entries.flatten().map(|entry| entry.path()).take(100).collect())

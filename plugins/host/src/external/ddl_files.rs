@@ -27,9 +27,7 @@ pub(super) fn find_ddls(directories: &[PathBuf]) -> Vec<PathBuf> {
 
 /// A directory that is missing or unreadable contributes no agents.
 fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut entries: Vec<_> = entries.flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {

@@ -212,9 +212,7 @@ async fn read_capped(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
 }
 
 async fn collect_output(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
-    let Some(mut reader) = reader else {
-        return Vec::new();
-    };
+    let Some(mut reader) = reader else { return Vec::new() };
     if let Ok(Ok(output)) = tokio::time::timeout(OUTPUT_TIMEOUT, &mut reader).await {
         return output;
     }

@@ -74,9 +74,7 @@ pub(crate) async fn run_puppet(
         let _lock = lock;
         run_once(&context.puppet_runner(cx, context.options.run_timeout), &args)
     });
-    let Some(permit) = permit else {
-        return work.await;
-    };
+    let Some(permit) = permit else { return work.await };
     tokio::pin!(work);
     let reason = tokio::select! {
         result = &mut work => {

@@ -126,9 +126,7 @@ fn decode_pem_block(pem: &str, labels: &[&str]) -> Result<Vec<u8>, CertificatePa
 
 fn common_name(subject: &X509Name<'_>) -> Option<String> {
     let mut names = subject.iter_common_name();
-    let (Some(name), None) = (names.next(), names.next()) else {
-        return None;
-    };
+    let (Some(name), None) = (names.next(), names.next()) else { return None };
     name.as_str().ok().map(str::to_owned)
 }
 

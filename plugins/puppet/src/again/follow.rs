@@ -223,9 +223,7 @@ fn digest_events(report: &ReportedRun) -> String {
 impl MonitorInner {
     /// Records that a run without effect would have asked for another one. Blocks.
     pub(crate) fn record_would_run(&self, system: &dyn System) -> Result<(), JournalError> {
-        let Some(skipped) = self.puppet.read_skipped_refreshes(system) else {
-            return Ok(());
-        };
+        let Some(skipped) = self.puppet.read_skipped_refreshes(system) else { return Ok(()) };
         let names = skipped.targets.iter().filter_map(|target| find_requester(target));
         let mut requesters: Vec<String> = names.collect();
         requesters.sort_unstable();

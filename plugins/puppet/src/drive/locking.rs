@@ -53,9 +53,7 @@ impl RunDriver {
     pub(super) async fn wait_for_puppet(&self, deadline: Instant) -> Result<(), RunFailure> {
         loop {
             self.check_disabled()?;
-            let Some(pid) = self.foreign_puppet() else {
-                return Ok(());
-            };
+            let Some(pid) = self.foreign_puppet() else { return Ok(()) };
             let reason = format!("Puppet is applying a catalog (process {pid})");
             self.wait_for_retry(deadline, &reason).await?;
         }

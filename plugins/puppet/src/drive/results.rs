@@ -78,9 +78,7 @@ impl RunDriver {
 
     /// Keeps the catalog of the run for `rpc ledger replay`, as the native engine does.
     async fn keep_catalog(&self) -> Result<(), RunFailure> {
-        let Some(paths) = self.paths.clone() else {
-            return Ok(());
-        };
+        let Some(paths) = self.paths.clone() else { return Ok(()) };
         let (system, engine) = (Arc::clone(&self.system), self.runs.engine_dir());
         let options = self.runs.options.clone();
         run_blocking(move || {

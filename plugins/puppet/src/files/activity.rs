@@ -113,9 +113,7 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     let Some(text) = read_bounded(system, path, MAX_LOCK_BYTES)? else {
         return Ok(LockHolder::Nobody);
     };
-    let Ok(pid) = text.trim().parse::<u32>() else {
-        return Ok(LockHolder::Stale(None));
-    };
+    let Ok(pid) = text.trim().parse::<u32>() else { return Ok(LockHolder::Stale(None)) };
     let proc =
         |file: &str| read_bounded(system, format!("/proc/{pid}/{file}").as_ref(), MAX_LOCK_BYTES);
     let name = proc("comm")?.unwrap_or_default();

@@ -128,9 +128,7 @@ impl PermitKeeper {
         let started = Instant::now();
         let deadline = started + self.registration.lease / 3;
         let written = timeout_at(deadline, self.registration.put_claim(self.terms, true)).await;
-        let Ok(Ok(fence)) = written else {
-            return self.tolerate_loss();
-        };
+        let Ok(Ok(fence)) = written else { return self.tolerate_loss() };
         self.acquired = AcquiredClaim { fence, renewed_at: started, watched: None };
         Ok(())
     }

@@ -158,9 +158,7 @@ impl PermitPool {
     /// Applies one entry as if it was written at this instant. Returns whether the order of turns may have changed.
     pub fn apply_entry_at(&mut self, entry: &BucketEntry, written: Millis) -> bool {
         self.revision = self.revision.max(entry.revision);
-        let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
-            return false;
-        };
+        let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else { return false };
         let key = (node, slot);
         let mut member = self.members.remove(&key).unwrap_or_default();
         let (was_member, was_silent) = (member.is_member(), member.expires() < written);

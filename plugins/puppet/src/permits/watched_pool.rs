@@ -48,9 +48,7 @@ impl WatchedPool {
         &mut self,
         watch: &mut BucketWatch,
     ) -> Result<bool, BucketError> {
-        let Some(entry) = watch.next().await? else {
-            return Ok(false);
-        };
+        let Some(entry) = watch.next().await? else { return Ok(false) };
         self.apply_entry(&entry);
         Ok(true)
     }

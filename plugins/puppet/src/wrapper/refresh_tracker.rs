@@ -196,9 +196,7 @@ pub(crate) fn read_catalog(system: &dyn System, path: &Path) -> Option<Value> {
 
 /// The catalog at a path; in a directory, the only one. `None` if a directory has none or several.
 pub(crate) fn find_catalog_file(system: &dyn System, path: PathBuf) -> Option<PathBuf> {
-    let Ok(mut files) = system.read_dir(&path) else {
-        return Some(path);
-    };
+    let Ok(mut files) = system.read_dir(&path) else { return Some(path) };
     files.retain(|name| Path::new(name).extension().is_some_and(|kind| kind == "json"));
     match files.as_slice() {
         [only] => Some(path.join(only)),

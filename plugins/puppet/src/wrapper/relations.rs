@@ -52,9 +52,7 @@ impl CatalogRelations {
 
     fn add_resource(&mut self, resource: &Value) {
         let field = |name: &str| resource.get(name).and_then(Value::as_str);
-        let (Some(type_name), Some(title)) = (field("type"), field("title")) else {
-            return;
-        };
+        let (Some(type_name), Some(title)) = (field("type"), field("title")) else { return };
         let spelling = format!("{type_name}[{title}]");
         let key = comparison_key(&spelling);
         self.spellings.insert(key.clone(), spelling);

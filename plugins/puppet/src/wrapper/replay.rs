@@ -43,9 +43,7 @@ fn main_class(resource: &Value) -> Option<String> {
 fn add_containment(catalog: &mut Map<String, Value>, container: Option<&str>) {
     let reference = replay_reference();
     let edges = catalog.entry("edges").or_insert_with(|| json!([]));
-    let Some(edges) = edges.as_array_mut() else {
-        return;
-    };
+    let Some(edges) = edges.as_array_mut() else { return };
     edges.retain(|edge| edge.get("target").and_then(Value::as_str) != Some(reference.as_str()));
     if let Some(container) = container {
         edges.push(json!({"source": container, "target": reference}));

@@ -81,9 +81,7 @@ impl EnrolmentService {
         message: &muster_bus::BusMessage,
         store: &NodeRecordStore,
     ) -> Result<(), NodeRecordError> {
-        let Some(reply_to) = message.reply_to() else {
-            return Ok(());
-        };
+        let Some(reply_to) = message.reply_to() else { return Ok(()) };
         let (request, outcome, bytes) = match self
             .enroller
             .handle_message(message.payload(), unix_millis_now())
@@ -163,9 +161,7 @@ impl EnrolmentService {
     }
 
     fn update_account_token(&self, token: &[u8]) {
-        let Ok(token) = std::str::from_utf8(token) else {
-            return;
-        };
+        let Ok(token) = std::str::from_utf8(token) else { return };
         match self.enroller.update_newcomers(token) {
             Ok(()) => tracing::info!("updated the token of the bootstrap account"),
             Err(error) => tracing::warn!(%error, "ignored an announced account token"),

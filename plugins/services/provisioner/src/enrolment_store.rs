@@ -135,9 +135,7 @@ impl EnrolmentStore for BucketEnrolmentStore {
     }
 
     async fn count_use(&self, entry: &NameEntry, limit: u32) -> Result<bool, BucketEnrolmentError> {
-        let Some(credential) = entry.credential else {
-            return Ok(false);
-        };
+        let Some(credential) = entry.credential else { return Ok(false) };
         let _guard = self.count_lock.lock().await;
         let new_use = (entry.identity.clone(), entry.key);
         let count = |uses: Option<Vec<(Identity, PublicKey)>>| {

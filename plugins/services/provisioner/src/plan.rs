@@ -217,9 +217,7 @@ impl ProvisioningPlan {
             }
             return Ok(());
         };
-        let Some(from) = self.step_position(&step_options.name) else {
-            return Ok(());
-        };
+        let Some(from) = self.step_position(&step_options.name) else { return Ok(()) };
         let step = self.steps.remove(from);
         let Some(predecessor) = self.step_position(after) else {
             return Err(ProvisioningPlanError::NoSuch {
@@ -240,9 +238,7 @@ impl ProvisioningPlan {
             step_options.map_or(!is_default, |step| !step.enabled)
         };
         for (index, step) in self.steps.iter().enumerate() {
-            let Some((.., required_steps)) = BuiltinStep::find_rule(&step.name) else {
-                continue;
-            };
+            let Some((.., required_steps)) = BuiltinStep::find_rule(&step.name) else { continue };
             for needed in *required_steps {
                 let needs = needed.step_name();
                 let is_before = self.step_position(&needs).is_some_and(|at| at < index);

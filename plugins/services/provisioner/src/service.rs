@@ -199,9 +199,7 @@ impl LeaderTerm<'_> {
     /// Schedules the next action of a node; replaces an earlier entry.
     fn schedule_node(&mut self, node: &Identity) {
         self.due.retain(|(_, other)| other != node);
-        let Some(record) = self.records.get(node) else {
-            return;
-        };
+        let Some(record) = self.records.get(node) else { return };
         let at = match record.next_action(&self.service.plan, unix_millis_now()) {
             NextAction::Step(_) | NextAction::Settle | NextAction::Retire => 0,
             NextAction::Wait(until) => until,

@@ -35,9 +35,7 @@ impl Bucket {
             let page =
                 self.retry_request(READER_TIMEOUT, || self.read_page(pattern, first)).await?;
             entries.extend(page.entries);
-            let Some(next) = page.next else {
-                return Ok(entries);
-            };
+            let Some(next) = page.next else { return Ok(entries) };
             first = next;
         }
     }

@@ -33,9 +33,7 @@ impl Bucket {
 
     /// Removes the bucket with all that is in it, and creates it again with the same settings. Its revisions begin again. Needs administrator permissions.
     pub async fn recreate(&self) -> Result<()> {
-        let Some(config) = find_stream(self).await? else {
-            return Err(self.missing_error());
-        };
+        let Some(config) = find_stream(self).await? else { return Err(self.missing_error()) };
         let jetstream = jetstream::new(self.bus.connection().client.clone());
         self.remove().await?;
         let created = jetstream.create_stream(config).await;

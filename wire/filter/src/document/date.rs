@@ -64,9 +64,7 @@ fn split_zone(text: &str) -> Option<(&str, i64)> {
     if let Some(clock) = text.strip_suffix('Z') {
         return Some((clock, 0));
     }
-    let Some(at) = text.find(['+', '-']) else {
-        return Some((text, 0));
-    };
+    let Some(at) = text.find(['+', '-']) else { return Some((text, 0)) };
     let (clock, zone) = text.split_at_checked(at)?;
     let sign = if zone.starts_with('-') { -1 } else { 1 };
     let (hours, minutes) = zone.get(1..)?.split_once(':')?;

@@ -59,9 +59,7 @@ impl VersionConstraint {
 
     /// Whether a text is a version that satisfies the constraint.
     pub(super) fn accepts_version(&self, version: &str) -> bool {
-        let Some((version, 1..=3)) = read_version(version) else {
-            return false;
-        };
+        let Some((version, 1..=3)) = read_version(version) else { return false };
         let is_pre = !version.pre.is_empty();
         self.alternatives.iter().any(|range_set| {
             (range_set.pre_releases || !is_pre)

@@ -25,12 +25,8 @@ pub(crate) fn remove_path(
         let message = format!("{} is not removed: {reason}", path.display());
         Err(ActionError::invalid_input(message))
     };
-    let Some(entry) = &admitted.entry else {
-        return Ok(FileChangeOutput { changed: false });
-    };
-    let Some(found) = entry.status()? else {
-        return Ok(FileChangeOutput { changed: false });
-    };
+    let Some(entry) = &admitted.entry else { return Ok(FileChangeOutput { changed: false }) };
+    let Some(found) = entry.status()? else { return Ok(FileChangeOutput { changed: false }) };
     if found.metadata.kind != FileEntryKind::Directory {
         if !noop {
             entry.remove_entry(false)?;
@@ -61,8 +57,6 @@ pub(crate) fn remove_path(
 }
 
 fn is_not_empty(error: &SystemError) -> bool {
-    let SystemError::File { source, .. } = error else {
-        return false;
-    };
+    let SystemError::File { source, .. } = error else { return false };
     source.kind() == std::io::ErrorKind::DirectoryNotEmpty
 }

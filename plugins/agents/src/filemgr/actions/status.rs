@@ -22,12 +22,8 @@ pub(crate) fn inspect_path(
     FilePathInput { path }: FilePathInput,
 ) -> Result<FilemgrStatusOutput, ActionError> {
     let admitted = policy.admit_path(&*cx.system, &path, false)?;
-    let Some(entry) = &admitted.entry else {
-        return Ok(FilemgrStatusOutput::default());
-    };
-    let Some(found) = entry.status()? else {
-        return Ok(FilemgrStatusOutput::default());
-    };
+    let Some(entry) = &admitted.entry else { return Ok(FilemgrStatusOutput::default()) };
+    let Some(found) = entry.status()? else { return Ok(FilemgrStatusOutput::default()) };
     let found = found.metadata;
     let target = match found.kind {
         FileEntryKind::Link => Some(entry.read_link()?),
@@ -56,9 +52,7 @@ pub(crate) fn inspect_path(
 /// Reads the content for the checksums; `None` for a file that is not world-readable, because a checksum lets a caller confirm a guess of the
 /// content.
 fn read_for_checksum(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionError> {
-    let Some(file) = admitted.open_target()? else {
-        return Ok(None);
-    };
+    let Some(file) = admitted.open_target()? else { return Ok(None) };
     let metadata = file.status().metadata;
     if metadata.kind != FileEntryKind::File
         || metadata.size > MAX_CHECKSUM_BYTES

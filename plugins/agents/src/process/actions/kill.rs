@@ -19,9 +19,7 @@ fn fail_on_errors(
     output: ProcessKillOutput,
     errors: &[String],
 ) -> Result<ProcessKillOutput, ActionError> {
-    let Some(first) = errors.first() else {
-        return Ok(output);
-    };
+    let Some(first) = errors.first() else { return Ok(output) };
     let message = match errors.len() {
         1 => first.clone(),
         count => format!("{first}; and {} more", count - 1),

@@ -91,9 +91,7 @@ impl AccountDatabase {
         let mut users = Vec::new();
         for entry in self.passwd.entries() {
             let shadow = shadows.get(&field_text(&entry, 0)).map(Vec::as_slice);
-            let Some(mut user) = parse_user(&entry, shadow) else {
-                continue;
-            };
+            let Some(mut user) = parse_user(&entry, shadow) else { continue };
             if seen.insert(user.name.clone()) {
                 user.groups = groups.remove(&user.name).unwrap_or_default();
                 user.groups.sort();

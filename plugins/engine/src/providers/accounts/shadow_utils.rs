@@ -133,9 +133,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
             self.check_shell(value)?;
         }
         let option = USER_OPTIONS.iter().find(|(known, _)| *known == property);
-        let Some((_, [program, flag])) = option else {
-            return Ok(());
-        };
+        let Some((_, [program, flag])) = option else { return Ok(()) };
         let mut argv = vec![*program, *flag, value];
         argv.extend((property == "uid" && allowdupe).then_some("-o"));
         argv.push(name);

@@ -43,9 +43,7 @@ impl AccountTable {
     /// Sets one field of the first entry of that name; missing fields before it become empty. Returns whether the entry exists.
     pub fn set_field(&mut self, name: &str, field: usize, value: &str) -> bool {
         let index = self.find_position(name);
-        let Some(line) = index.and_then(|index| self.lines.get_mut(index)) else {
-            return false;
-        };
+        let Some(line) = index.and_then(|index| self.lines.get_mut(index)) else { return false };
         let mut parts: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
         if parts.len() <= field {
             parts.resize(field + 1, &[]);

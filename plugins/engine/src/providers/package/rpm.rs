@@ -187,9 +187,7 @@ fn without_architecture(name: &str) -> &str {
 /// `name epoch version release architecture`.
 fn parse_line(line: &str) -> Option<PackageState> {
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let [name, epoch, version, release, architecture] = fields.as_slice() else {
-        return None;
-    };
+    let [name, epoch, version, release, architecture] = fields.as_slice() else { return None };
     let epoch = if *epoch == "0" { String::new() } else { format!("{epoch}:") };
     let version = format!("{epoch}{version}-{release}");
     Some(PackageState::installed(format!("{name}.{architecture}"), version))
@@ -203,9 +201,7 @@ fn parse_updates(text: &str) -> Vec<PackageState> {
     let body = end.and_then(|end| text.get(..end)).unwrap_or(text);
     let words: Vec<&str> = body.split_whitespace().collect();
     let package = |words: &[&str]| {
-        let [name, version, ..] = words else {
-            return None;
-        };
+        let [name, version, ..] = words else { return None };
         (name.contains('.') && version.contains('-'))
             .then(|| PackageState::installed(*name, version.trim_start_matches("0:")))
     };
@@ -216,9 +212,7 @@ fn parse_updates(text: &str) -> Vec<PackageState> {
 fn parse_zypper(text: &str) -> Vec<PackageState> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split('|').map(str::trim).collect();
-        let ["v", _, name, _, offered, architecture, ..] = fields.as_slice() else {
-            return None;
-        };
+        let ["v", _, name, _, offered, architecture, ..] = fields.as_slice() else { return None };
         Some(PackageState::installed(format!("{name}.{architecture}"), *offered))
     };
     text.lines().filter_map(line).collect()

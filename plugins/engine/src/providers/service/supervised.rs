@@ -124,9 +124,7 @@ fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     if let Some(line) = resource.get_text("stop") {
         return run_line(cx, resource, line);
     }
-    let Some(process) = find_process(cx, resource)? else {
-        return Ok(());
-    };
+    let Some(process) = find_process(cx, resource)? else { return Ok(()) };
     let doing = "stopping its process";
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         cx.system.signal_process(&process, signal, true).during(resource, doing)?;

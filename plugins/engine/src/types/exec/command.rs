@@ -112,9 +112,7 @@ fn lookup_id(
     name: &str,
     look_up: IdLookup,
 ) -> Result<Option<u32>> {
-    let Some(account) = resource.get_text(name) else {
-        return Ok(None);
-    };
+    let Some(account) = resource.get_text(name) else { return Ok(None) };
     let id = look_up(cx, account).during(resource, format_args!("looking up {name} {account}"))?;
     id.map(Some).ok_or_else(|| {
         let problem = format!("{name} `{account}` does not exist on this machine");

@@ -136,9 +136,7 @@ impl<'a> FileChangeContext<'a> {
     /// Backs up the current entry, and removes it if its kind differs from the new one.
     fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<()> {
         let found = self.cx.system.metadata(&self.path);
-        let Some(found) = found.map_err(self.error_during("inspecting"))? else {
-            return Ok(());
-        };
+        let Some(found) = found.map_err(self.error_during("inspecting"))? else { return Ok(()) };
         let is_same_kind = new_kind == Some(found.kind);
         let is_directory = found.kind == FileEntryKind::Directory;
         if is_directory && !is_same_kind && !self.resource.get_flag("force") {
@@ -163,9 +161,7 @@ impl<'a> FileChangeContext<'a> {
     /// Runs the validation command on the new content in a private file.
     fn validate_content(&self, content: &[u8]) -> Result<()> {
         let resource = self.resource;
-        let Some(line) = resource.get_text("validate_cmd") else {
-            return Ok(());
-        };
+        let Some(line) = resource.get_text("validate_cmd") else { return Ok(()) };
         let default_path = format!("{}.muster-validate", self.path.display());
         let staging_path = resource.get_text("staging_location").unwrap_or(&default_path);
         let path = Path::new(staging_path);
@@ -223,9 +219,7 @@ impl<'a> FileChangeContext<'a> {
     }
 
     fn lookup_id(&self, name: &str, kind: &str, resolve: IdLookup) -> Result<Option<u32>> {
-        let Some(account) = self.resource.get_text(name) else {
-            return Ok(None);
-        };
+        let Some(account) = self.resource.get_text(name) else { return Ok(None) };
         let id = resolve(self.cx, account);
         let id = id.during(self.resource, format_args!("looking up the {name}"))?;
         let problem = format!("Could not find {kind} {account}");

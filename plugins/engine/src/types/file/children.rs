@@ -137,9 +137,7 @@ fn add_source_children(
     let all = resource.get_text("sourceselect") == Some("all");
     for source in resource.get_list("source") {
         // A missing source is reported by the directory itself.
-        let Some(top) = source::locate_source(cx, resource, source)? else {
-            continue;
-        };
+        let Some(top) = source::locate_source(cx, resource, source)? else { continue };
         if top.metadata.kind != FileEntryKind::Directory {
             return Ok(());
         }

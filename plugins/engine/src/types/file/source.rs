@@ -122,9 +122,7 @@ pub(super) fn source_checksum(state: &ResourceState) -> Option<&ResourceValue> {
 
 /// Fills in `ensure` and `target` from the source, and, subject to `source_permissions`, owner, group and mode if not set.
 pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceState) {
-    let Some(kind) = state.get(SOURCE_KIND_KEY) else {
-        return;
-    };
+    let Some(kind) = state.get(SOURCE_KIND_KEY) else { return };
     if resource.get_text("ensure") != Some("absent") {
         resource.set_value("ensure", kind.clone());
         if let Some(target) = state.get(SOURCE_TARGET_KEY) {

@@ -109,9 +109,7 @@ impl ScheduleWindow {
     }
 
     fn is_due(&self, last_checked: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
-        let Some(period) = self.period else {
-            return true;
-        };
+        let Some(period) = self.period else { return true };
         let elapsed = now.as_second() - last_checked.as_second();
         if period == SchedulePeriod::Never {
             return false;

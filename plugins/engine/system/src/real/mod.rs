@@ -173,9 +173,7 @@ impl System for RealSystem {
         for directory in directories {
             self.with_host_path("sync", directory, true, |host| {
                 // If the directory has been removed since, its files are gone too.
-                let Some(found) = absent_is_none(fs::metadata(host))? else {
-                    return Ok(());
-                };
+                let Some(found) = absent_is_none(fs::metadata(host))? else { return Ok(()) };
                 if !synced_devices.contains(&found.dev()) {
                     nix::unistd::syncfs(File::open(host)?)?;
                     synced_devices.push(found.dev());

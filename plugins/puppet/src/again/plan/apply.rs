@@ -134,9 +134,7 @@ impl AgainState {
 
     /// The started run has not run: it is pending again. Its start does not count against the limits.
     fn retry_run(&mut self, at: Millis, problem: &str, retry_after: Millis) {
-        let Some(StartedRun { mut pending, at: started, .. }) = self.running.take() else {
-            return;
-        };
+        let Some(StartedRun { mut pending, at: started, .. }) = self.running.take() else { return };
         if self.starts.back() == Some(&started) {
             self.starts.pop_back();
         }

@@ -115,9 +115,7 @@ pub(super) fn set_memberships(
 /// Removes a user from all groups, and from the administrators in gshadow.
 pub(super) fn remove_from_all_groups(database: &mut AccountDatabase, user: &str) -> Result<()> {
     set_memberships(database, user, &[])?;
-    let Some(gshadow) = &mut database.gshadow else {
-        return Ok(());
-    };
+    let Some(gshadow) = &mut database.gshadow else { return Ok(()) };
     for entry in gshadow.entries().collect::<Vec<_>>() {
         let Some(name) = entry.first() else { continue };
         for field in [2, 3] {

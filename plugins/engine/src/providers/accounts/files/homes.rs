@@ -49,9 +49,7 @@ fn copy_tree(
 ) -> SystemResult<()> {
     for name in system.read_dir(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
-        let Some(found) = system.metadata(&from)? else {
-            continue;
-        };
+        let Some(found) = system.metadata(&from)? else { continue };
         match found.kind {
             FileEntryKind::File => {
                 system.write_file(
@@ -91,9 +89,7 @@ fn change_tree_owner(
     to: u32,
     depth: usize,
 ) -> SystemResult<()> {
-    let Some(found) = system.metadata(path)? else {
-        return Ok(());
-    };
+    let Some(found) = system.metadata(path)? else { return Ok(()) };
     if found.kind == FileEntryKind::Directory && depth > 0 {
         for name in system.read_dir(path)? {
             change_tree_owner(system, &path.join(name), from, to, depth - 1)?;
