@@ -1,6 +1,12 @@
 //! Dates: `ISODate("2026-11-26T08:00:00Z")`, and facts that are texts of the same form, since facts are JSON and have no dates.
 
+use std::str::FromStr;
+
+use jiff::civil::{Date, DateTime, Time, datetime};
+
 use crate::error::{FilterFault, Result};
+
+const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 /// A point in time as written, and in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,43 +26,42 @@ impl QueryDate {
 
 /// Parses `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM[:SS[.fraction]]`, then nothing, `Z` or `±HH:MM`. Without a zone, the time is UTC.
 pub fn parse_millis(text: &str) -> Option<i64> {
-    let (date, time) = match text.split_at_checked(10)? {
-        (date, "") => (date, None),
-        (date, rest) => (date, Some(rest.strip_prefix(['T', ' '])?)),
+    let (date, rest) = text.split_at_checked(10)?;
+    let (time, zone_minutes) = match rest {
+        "" => (Time::midnight(), 0),
+        rest => {
+            let (time, zone_minutes) = split_zone(rest.strip_prefix(['T', ' '])?)?;
+            (parse_time(time)?, zone_minutes)
+        }
     };
     let mut parts = date.split('-');
     let year = parse_digits(parts.next()?, 4)?;
-    let month = parse_digits(parts.next()?, 2).filter(|month| (1..=12).contains(month))?;
-    let day = parse_digits(parts.next()?, 2)?;
-    if parts.next().is_some() || !(1..=days_of_month(year, month)).contains(&day) {
-        return None;
-    }
-    let midnight = days_since_1970(year, month, day) * 86_400_000;
-    Some(midnight + time.map_or(Some(0), parse_time)?)
+    let (month, day) = (parse_digits(parts.next()?, 2)?, parse_digits(parts.next()?, 2)?);
+    let date = Date::new(year, month, day).ok().filter(|_| parts.next().is_none())?;
+    let since_epoch = EPOCH.duration_until(date.to_datetime(time)).as_millis();
+    Some(i64::try_from(since_epoch).ok()? - zone_minutes * 60_000)
 }
 
-/// The milliseconds of a time with an optional zone, relative to midnight UTC.
-fn parse_time(text: &str) -> Option<i64> {
-    let (clock, zone_minutes) = split_zone(text)?;
-    let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(c, f)| (c, Some(f)));
+/// A time of day, to the millisecond.
+fn parse_time(text: &str) -> Option<Time> {
+    let (clock, fraction) = text.split_once('.').map_or((text, None), |(c, f)| (c, Some(f)));
     let mut parts = clock.split(':');
-    let hours = parse_digits(parts.next()?, 2).filter(|hours| *hours < 24)?;
-    let minutes = parse_digits(parts.next()?, 2).filter(|minutes| *minutes < 60)?;
+    let (hours, minutes) = (parse_digits(parts.next()?, 2)?, parse_digits(parts.next()?, 2)?);
     let seconds = match parts.next() {
-        Some(seconds) => parse_digits(seconds, 2).filter(|seconds| *seconds < 60)?,
+        Some(seconds) => parse_digits(seconds, 2)?,
         None if fraction.is_some() => return None,
         None => 0,
     };
-    let millis = match fraction {
+    let millis: i32 = match fraction {
         Some(digits) if (1..=9).contains(&digits.len()) => {
-            parse_digits(digits, digits.len())?;
+            parse_digits::<u32>(digits, digits.len())?;
             parse_digits(format!("{digits:0<3}").get(..3)?, 3)?
         }
         Some(_) => return None,
         None => 0,
     };
-    let minutes = hours * 60 + minutes - zone_minutes;
-    parts.next().is_none().then_some((minutes * 60 + seconds) * 1000 + millis)
+    let time = Time::new(hours, minutes, seconds, millis * 1_000_000).ok()?;
+    parts.next().is_none().then_some(time)
 }
 
 /// The time without its zone, and the zone's distance from UTC in minutes.
@@ -68,31 +73,14 @@ fn split_zone(text: &str) -> Option<(&str, i64)> {
     let (clock, zone) = text.split_at_checked(at)?;
     let sign = if zone.starts_with('-') { -1 } else { 1 };
     let (hours, minutes) = zone.get(1..)?.split_once(':')?;
-    let hours = parse_digits(hours, 2).filter(|hours| *hours < 24)?;
-    let minutes = parse_digits(minutes, 2).filter(|minutes| *minutes < 60)?;
+    let hours = parse_digits::<i64>(hours, 2).filter(|hours| *hours < 24)?;
+    let minutes = parse_digits::<i64>(minutes, 2).filter(|minutes| *minutes < 60)?;
     Some((clock, sign * (hours * 60 + minutes)))
 }
 
-fn parse_digits(text: &str, length: usize) -> Option<i64> {
+fn parse_digits<T: FromStr>(text: &str, length: usize) -> Option<T> {
     let is_number = text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is the last day of a year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]
