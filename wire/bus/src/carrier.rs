@@ -42,14 +42,7 @@ pub struct CarrierCounters {
 /// Carries one stream.
 #[derive(Debug)]
 pub struct StreamCarrier {
-    bus: Bus,
-    events: broadcast::Receiver<BusEvent>,
-    address: TunnelAddress,
-    /// The subject of messages to this end.
-    own: String,
-    /// The subject of messages to the other end.
-    target: String,
-    messages: BusSubscription,
+    socket: CarrierSocket,
     stream: StreamState,
     started: Instant,
     counters: Arc<CarrierCounters>,
@@ -82,7 +75,9 @@ pub struct CarrierSocket {
     bus: Bus,
     events: broadcast::Receiver<BusEvent>,
     address: TunnelAddress,
+    /// The subject of messages to this end.
     own: String,
+    /// The subject of messages to the other end.
     target: String,
     messages: BusSubscription,
 }
@@ -112,17 +107,11 @@ impl CarrierSocket {
         settings: StreamSettings,
         counters: Arc<CarrierCounters>,
     ) -> StreamCarrier {
-        let Self { bus, events, address, own, target, messages } = self;
         let overhead = crate::stream::MAX_MESSAGE_BYTES - crate::stream::MAX_PAYLOAD_BYTES;
-        let payload = settings.payload.min(bus.max_payload().saturating_sub(overhead));
+        let payload = settings.payload.min(self.bus.max_payload().saturating_sub(overhead));
         let settings = StreamSettings { payload, ..settings };
         StreamCarrier {
-            bus,
-            events,
-            address,
-            own,
-            target,
-            messages,
+            socket: self,
             stream: StreamState::new(cipher, settings, Duration::ZERO),
             started: Instant::now(),
             counters,
@@ -215,7 +204,7 @@ impl StreamCarrier {
             }
             // Without a connection the end cannot be announced; the other end notices the silence.
             if let Some(end) = self.stream.early_end()
-                && !self.bus.is_connected()
+                && !self.socket.bus.is_connected()
             {
                 break end;
             }
@@ -249,16 +238,19 @@ impl StreamCarrier {
 
     /// Sends what is due, unless the connection is down.
     async fn send_messages(&mut self) -> Result<(), BusError> {
-        if !self.bus.is_connected() {
+        if !self.socket.bus.is_connected() {
             // Only the limits in time apply.
             return Ok(());
         }
         while let Some(message) = self.stream.next_message(self.started.elapsed()) {
             if message.len() < SHORT_MESSAGE_BYTES {
                 // With a reply subject, the broker answers "no responders" if the other end has no subscription.
-                self.bus.publish_with_reply(&self.target, &self.own, message.into()).await?;
+                self.socket
+                    .bus
+                    .publish_with_reply(&self.socket.target, &self.socket.own, message.into())
+                    .await?;
             } else {
-                self.bus.publish(&self.target, message.into()).await?;
+                self.socket.bus.publish(&self.socket.target, message.into()).await?;
             }
         }
         Ok(())
@@ -286,10 +278,10 @@ impl StreamCarrier {
             }
         };
         let event = tokio::select! {
-            message = self.messages.next() => CarrierEvent::Message(message),
+            message = self.socket.messages.next() => CarrierEvent::Message(message),
             read = local.read(capacity), if capacity > 0 => CarrierEvent::Read(read),
             written = written => CarrierEvent::Written(written),
-            event = self.events.recv() => CarrierEvent::Bus(event),
+            event = self.socket.events.recv() => CarrierEvent::Bus(event),
             () = stop.cancelled(), if !is_stopped => CarrierEvent::Stopped,
             () = tokio::time::sleep_until(deadline) => CarrierEvent::Time,
         };
@@ -298,7 +290,7 @@ impl StreamCarrier {
     }
 
     fn next_deadline(&self) -> Instant {
-        if self.bus.is_connected() {
+        if self.socket.bus.is_connected() {
             return self.started + self.stream.next_deadline();
         }
         let poll = Instant::now() + CONNECTION_POLL_INTERVAL;
@@ -336,7 +328,7 @@ impl StreamCarrier {
             BusEvent::Connected => self.stream.connection_restored(now),
             BusEvent::Refused(reason) => {
                 let reason = reason.to_lowercase();
-                let subjects = [self.address.to_node(), self.address.to_caller()];
+                let subjects = [self.socket.address.to_node(), self.socket.address.to_caller()];
                 if subjects.iter().any(|subject| reason.contains(&subject.to_lowercase())) {
                     self.stream.reset(ResetReason::Refused);
                 }
@@ -350,7 +342,7 @@ impl StreamCarrier {
     fn receive_messages(&mut self, first: &BusMessage, now: Duration) {
         self.receive(first, now);
         for _ in 0..MAX_MESSAGE_BATCH {
-            match self.messages.try_next() {
+            match self.socket.messages.try_next() {
                 Some(message) => self.receive(&message, now),
                 None => return,
             }

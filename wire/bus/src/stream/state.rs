@@ -179,11 +179,6 @@ impl StreamState {
         self.receiving.is_complete()
     }
 
-    /// Whether everything queued was confirmed, and no more follows.
-    pub fn is_sending_complete(&self) -> bool {
-        self.sending.is_complete()
-    }
-
     /// The connection that carries the messages was lost and is there again: everything unconfirmed is sent again at once.
     pub fn connection_restored(&mut self, now: Duration) {
         self.absent_since = None;
