@@ -235,9 +235,8 @@ impl Organisation {
     /// An administrator of the account of the stores, who declares them.
     pub fn administrator(&self) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
-        let claims = UserClaims::new_administrator(scope::administrator_permissions(
-            &key.public_key().to_string(),
-        ));
+        let (publish, subscribe) = scope::administrator_permissions(&key.public_key().to_string());
+        let claims = UserClaims::new_administrator(publish, subscribe);
         let name = Identity::parse("administrator").unwrap();
         let validity = TokenValidity::without_end(self.issued_at);
         let token =

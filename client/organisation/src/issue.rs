@@ -144,7 +144,8 @@ impl Organisation {
             expires: Some(issued_at.saturating_add(TEMPORARY_LIFETIME.as_secs())),
         };
         let claims = |key: PublicKey| {
-            UserClaims::new_administrator(scope::administrator_permissions(&key.to_string()))
+            let (publish, subscribe) = scope::administrator_permissions(&key.to_string());
+            UserClaims::new_administrator(publish, subscribe)
         };
         let name = Identity::parse(ADMINISTRATOR_NAME)?;
         if self.has_administrator_key()? {

@@ -281,8 +281,7 @@ impl SystemClient {
     ) -> Result<Vec<BusMessage>, PushError> {
         let subject = format!("$SYS.REQ.SERVER.PING.{report}");
         let reply_to = format!("{}.{report}", self.inbox);
-        let subjects = (subject.as_str(), reply_to.as_str());
-        Ok(self.bus.request_until(subjects, options, QUIET_TIME, is_enough).await?)
+        Ok(self.bus.request_until(&subject, &reply_to, options, QUIET_TIME, is_enough).await?)
     }
 }
 

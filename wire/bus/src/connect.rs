@@ -183,7 +183,8 @@ impl BusOptions {
     pub(crate) async fn connect_once(
         &self,
         addresses: Vec<async_nats::ServerAddr>,
-        (recorder, tap): (&Arc<BusEventRecorder>, &Arc<ConnectionTap>),
+        recorder: &Arc<BusEventRecorder>,
+        tap: &Arc<ConnectionTap>,
     ) -> Result<async_nats::Client> {
         self.connect_client(self.client_options(recorder, tap)?, addresses).await
     }

@@ -140,21 +140,12 @@ impl Bus {
         }
     }
 
-    /// Sends one request that several servers answer, to this reply subject. Returns the answers when none has arrived for `quiet`, or when there
-    /// are 1,000.
-    pub async fn request_all(
-        &self,
-        (subject, reply_to): (&str, &str),
-        payload: Bytes,
-        quiet: Duration,
-    ) -> Result<Vec<BusMessage>> {
-        self.request_until((subject, reply_to), payload, quiet, |_| false).await
-    }
-
-    /// Like [`Self::request_all`], and returns at once when the answers are complete.
+    /// Sends one request that several servers answer, to this reply subject. Returns the answers when they are complete, when none has arrived for
+    /// `quiet`, or when there are 1,000.
     pub async fn request_until(
         &self,
-        (subject, reply_to): (&str, &str),
+        subject: &str,
+        reply_to: &str,
         payload: Bytes,
         quiet: Duration,
         is_complete: impl Fn(&[BusMessage]) -> bool,

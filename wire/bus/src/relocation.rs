@@ -231,7 +231,7 @@ impl BusLink {
             let addresses = addresses.into_iter().map(|server| server.addr).collect();
             let tap = Arc::new(ConnectionTap::new(Arc::clone(&self.recorder)));
             tap.is_replaced.store(true, Ordering::Release);
-            let connected = self.options.connect_once(addresses, (&self.recorder, &tap)).await;
+            let connected = self.options.connect_once(addresses, &self.recorder, &tap).await;
             let is_lost = current.client.connection_state() != State::Connected;
             if is_lost || self.is_closed.load(Ordering::Acquire) {
                 return None;

@@ -28,7 +28,8 @@ impl PolicySet {
     /// The decisions about an action on this node, with the inputs and data sources that are unknown: callers by name, then expressions, then all others.
     pub fn decide_callers(
         &self,
-        (agent, action): (&SubjectName, &SubjectName),
+        agent: &SubjectName,
+        action: &SubjectName,
         node: &NodeView<'_>,
         now: Millis,
     ) -> Vec<CallerDecision> {

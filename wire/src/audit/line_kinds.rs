@@ -79,7 +79,8 @@ enum GapTag {
 impl AuditHeader {
     /// Creates a header for this instant.
     pub fn new(
-        (unix_ms, time): (Millis, String),
+        unix_ms: Millis,
+        time: String,
         node: Identity,
         key: PublicKey,
         token: String,

@@ -359,9 +359,7 @@ impl UserClaims {
     }
 
     /// Creates claims of a user with its own permissions, signed by the account key. It has no role, so no node or caller accepts it.
-    pub fn new_administrator(
-        (publish, subscribe): (SubjectPermissions, SubjectPermissions),
-    ) -> Self {
+    pub fn new_administrator(publish: SubjectPermissions, subscribe: SubjectPermissions) -> Self {
         Self {
             issuer_account: None,
             tags: Vec::new(),

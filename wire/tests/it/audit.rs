@@ -54,7 +54,8 @@ impl TestOrganisation {
             encode::issue_user_token(&identity(name), node.public_key(), user, validity, &roles)
                 .unwrap();
         let header = AuditHeader::new(
-            (NOW, TIME.to_owned()),
+            NOW,
+            TIME.to_owned(),
             identity("db1.acme.net"),
             node.public_key(),
             token,

@@ -60,7 +60,7 @@ impl NodeHandle for DaemonCore {
         self.offer.authority.tell_rules.then(|| {
             let now = self.now();
             let decisions =
-                self.with_node_view(|node| policy.decide_callers((agent, action), node, now));
+                self.with_node_view(|node| policy.decide_callers(agent, action, node, now));
             decisions.into_iter().map(decided).collect()
         })
     }

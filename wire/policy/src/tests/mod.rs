@@ -550,7 +550,7 @@ fn who_lists_named_callers_expressions_and_all_others() {
     let set = load_valid(&[groups, ("service.policy", policy)]);
     let told = |set: &PolicySet| {
         let decisions = with_query(["rip", "service", "restart"], 0, |asked| {
-            set.decide_callers((asked.agent, asked.action), asked.node, asked.now)
+            set.decide_callers(asked.agent, asked.action, asked.node, asked.now)
         });
         let text = |found: super::CallerDecision| {
             let sign = if found.decision.allowed { '+' } else { '-' };

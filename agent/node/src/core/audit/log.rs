@@ -273,7 +273,8 @@ impl ChainedLog {
             let signer = &self.options.signer;
             let now = unix_millis_now();
             let header = AuditHeader::new(
-                (now, format_rfc3339(now)),
+                now,
+                format_rfc3339(now),
                 signer.identity().clone(),
                 signer.public_key(),
                 signer.token().to_string(),

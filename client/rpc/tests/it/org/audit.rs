@@ -30,7 +30,8 @@ impl Log {
         let shown = world.json(&["org", "show", "-j"]);
         let operator = shown["operator"]["key"].as_str().or(shown["operator"].as_str());
         let header = AuditHeader::new(
-            (signer_time(), TIME.to_owned()),
+            signer_time(),
+            TIME.to_owned(),
             signer.identity().clone(),
             signer.public_key(),
             signer.token().to_string(),
