@@ -126,10 +126,9 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         cancel: CancelFlag::default(),
     };
     let mut printer = EventPrinter::new(arguments.jsonl);
-    let source = (&catalog, bytes.as_slice());
-    let report = run::apply_stored_catalog(&engine, source, &state, &options, &mut |event| {
-        printer.print_event(event);
-    })?;
+    let mut on_event = |event: &RunEvent| printer.print_event(event);
+    let report =
+        run::apply_stored_catalog(&engine, &catalog, &bytes, &state, &options, &mut on_event)?;
     if let Some(path) = &arguments.report {
         let json = serde_json::to_vec(&report)?;
         std::fs::write(path, json)

@@ -12,7 +12,7 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::event::{ChangeEvent, ChangeEventStatus};
 use crate::plan::{ChangeOutcome, PropertyChange, ResourcePlan};
 use crate::resource::Resource;
-use crate::resource_type::{GenerationPhase, ResourceContext, ResourceType};
+use crate::resource_type::{BoundResource, GenerationPhase, ResourceContext, ResourceType};
 use crate::schema::AttributeSchema;
 
 /// Maximum size of the diffs of one request, in bytes. Further ones are omitted.
@@ -158,12 +158,12 @@ impl ResourceEngine {
     ) -> Result<Vec<PlannedResource>> {
         let mut members = Vec::new();
         for resource in resources {
-            self.add_with_generated(cx, resource, hooks, outcome, &mut members)?;
+            self.add_with_generated(&cx.bind(resource), hooks, outcome, &mut members)?;
         }
         let mut planned = Vec::new();
         for resource in &members {
             let plan = self.type_of(resource).and_then(|resource_type| {
-                resource_type.read_and_plan(cx, resource).map(|plan| (resource_type, plan))
+                resource_type.read_and_plan(&cx.bind(resource)).map(|plan| (resource_type, plan))
             });
             match plan {
                 Ok((_, plan)) if plan.is_empty() => {}
@@ -177,12 +177,12 @@ impl ResourceEngine {
     /// Adds the resource and those that it generates, in the order in which a catalog applies them. Generated resources may generate more.
     fn add_with_generated(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        bound: &BoundResource<'_>,
         hooks: &mut dyn ApplyHooks,
         outcome: &mut ApplyOutcome,
         members: &mut Vec<Resource>,
     ) -> Result<()> {
+        let BoundResource { resource, cx } = *bound;
         let phase = self
             .type_of(resource)
             .map_or(GenerationPhase::Never, |known| known.generation_phase(resource));
@@ -192,7 +192,7 @@ impl ResourceEngine {
         }
         let generated = self
             .type_of(resource)
-            .and_then(|known| known.generate_resources(cx, resource, &()))
+            .and_then(|known| known.generate_resources(bound, &()))
             .unwrap_or_else(|error| {
                 outcome.record_failure(error);
                 Vec::new()
@@ -203,7 +203,7 @@ impl ResourceEngine {
         }
         for other in generated {
             if hooks.admit_generated(&other)? {
-                self.add_with_generated(cx, &other, hooks, outcome, members)?;
+                self.add_with_generated(&cx.bind(&other), hooks, outcome, members)?;
             }
         }
         if !generator_first {
@@ -285,7 +285,9 @@ impl AttemptedChanges {
         if self.made.is_empty() || desired < 2 || cx.cancel.is_cancelled() {
             return Vec::new();
         }
-        let Ok(again) = resource_type.read_and_plan(cx, &plan.resource) else { return Vec::new() };
+        let Ok(again) = resource_type.read_and_plan(&cx.bind(&plan.resource)) else {
+            return Vec::new();
+        };
         // A change that had no effect is found as before; it is not tried again.
         let is_unchanged = |change: &PropertyChange| {
             let is_same = |planned: &PropertyChange| {

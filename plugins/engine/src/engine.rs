@@ -110,7 +110,7 @@ impl ResourceEngine {
     /// Computes the pending changes. Reads the machine and changes nothing (guards of an exec do run, because they decide).
     pub fn plan_resource(&self, resource: &Resource, cancel: CancelFlag) -> Result<ResourcePlan> {
         let resource_type = self.type_named(&resource.type_name)?;
-        resource_type.read_and_plan(&self.resource_context(cancel), resource)
+        resource_type.read_and_plan(&self.resource_context(cancel).bind(resource))
     }
 
     /// The full state of one resource; `ensure` is `absent` if it does not exist.

@@ -44,7 +44,7 @@ pub mod undo;
 pub use engine::ResourceEngine;
 pub use error::EngineError;
 pub use resource_type::{
-    AutoRequire, CatalogResources, FileSourceResolver, GenerationPhase, ResourceContext,
-    ResourceType,
+    AutoRequire, BoundResource, CatalogResources, FileSourceResolver, GenerationPhase,
+    ResourceContext, ResourceType,
 };
 pub use type_source::ResourceTypeSource;

@@ -16,7 +16,7 @@ use muster_system::{
 use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
-use crate::resource_type::{ResourceContext, ResourceType};
+use crate::resource_type::{BoundResource, ResourceContext, ResourceType};
 use crate::schema::TypeSchema;
 
 /// Allow list of query tools: the leading arguments. The remaining arguments are data, never options chosen by the caller,
@@ -197,7 +197,7 @@ impl ResourceType for UnevaluatedResourceType {
         self.0.schema()
     }
 
-    fn read_state(&self, _: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
         self.refuse_evaluation(resource)
     }
 

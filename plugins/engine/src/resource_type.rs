@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use muster_system::command::CancelFlag;
@@ -27,7 +28,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     }
 
     /// Reads all properties if none are desired. The default is for types without state on the machine.
-    fn read_state(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<ResourceState> {
+    fn read_state(&self, _: &BoundResource<'_>) -> Result<ResourceState> {
         Ok(ResourceState::default())
     }
 
@@ -37,8 +38,8 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     }
 
     /// Reads and plans in one step. For types that need the machine to compare values.
-    fn read_and_plan(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourcePlan> {
-        let state = self.read_state(cx, resource)?;
+    fn read_and_plan(&self, resource: &BoundResource<'_>) -> Result<ResourcePlan> {
+        let state = self.read_state(resource)?;
         Ok(self.plan(resource, &state))
     }
 
@@ -65,7 +66,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
 
     /// Refreshes the resource after a change of something it subscribes to: runs the command, restarts the service. Called only
     /// if [`Self::supports_refresh`] returns true.
-    fn refresh(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<()> {
+    fn refresh(&self, _: &BoundResource<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -93,22 +94,21 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     /// that is already in the catalog keeps its definition there.
     fn generate_resources(
         &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
+        _: &BoundResource<'_>,
         _: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
         Ok(Vec::new())
     }
 
     /// Name of the provider used, for reports; `None` for types without providers.
-    fn provider_name(&self, _: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
+    fn provider_name(&self, resource: &BoundResource<'_>) -> Option<String> {
         resource.get_text("provider").map(str::to_owned)
     }
 
     /// Full current state of the resource with that title. The default reads a resource without desired
     /// values; types whose title does not determine the location search [`Self::list_instances`] instead.
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
-        self.read_state(cx, &Resource::without_values(self.schema(), title)?)
+        self.read_state(&cx.bind(&Resource::without_values(self.schema(), title)?))
     }
 
     /// All resources of this type on the machine: title and properties. Empty by default, because most types cannot be enumerated.
@@ -226,6 +226,21 @@ pub struct ResourceContext<'a> {
     pub(crate) sources: Option<&'a dyn FileSourceResolver>,
 }
 
+/// A resource, and the context in which it is read or changed.
+#[derive(Debug, Clone, Copy)]
+pub struct BoundResource<'a> {
+    pub resource: &'a Resource,
+    pub cx: &'a ResourceContext<'a>,
+}
+
+impl Deref for BoundResource<'_> {
+    type Target = Resource;
+
+    fn deref(&self) -> &Resource {
+        self.resource
+    }
+}
+
 impl<'a> ResourceContext<'a> {
     pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
         Self {
@@ -237,6 +252,10 @@ impl<'a> ResourceContext<'a> {
             unsynced_directories: RefCell::default(),
             sources: None,
         }
+    }
+
+    pub fn bind(&'a self, resource: &'a Resource) -> BoundResource<'a> {
+        BoundResource { resource, cx: self }
     }
 
     /// Records a new file in this directory whose sync is deferred to the end.

@@ -45,7 +45,8 @@ pub(crate) fn apply_catalog(
     engine_dir: &Path,
     path: Option<&Path>,
     run_options: &PuppetRunOptions,
-    (host, run_id): (&str, String),
+    host: &str,
+    run_id: String,
     cancel: CancelFlag,
 ) -> Result<RunReport, NativeRunError> {
     let path = path.ok_or(NativeRunError::NoCatalog)?;
@@ -64,8 +65,7 @@ pub(crate) fn apply_catalog(
         cancel,
         ..RunOptions::default()
     };
-    let source = (&catalog, bytes.as_slice());
-    Ok(run::apply_stored_catalog(&engine, source, &state, &options, &mut |_| {})?)
+    Ok(run::apply_stored_catalog(&engine, &catalog, &bytes, &state, &options, &mut |_| {})?)
 }
 
 pub(crate) fn record_result(

@@ -81,9 +81,9 @@ pub(crate) fn apply_catalog(
             cx.emit_event(json!({"message": format!("{}: {}", log.source, log.message)}));
         }
     };
-    let source = (&catalog, bytes.as_slice());
-    let report = run::apply_stored_catalog(&engine, source, &state, &run_options, &mut on_event)
-        .map_err(|error| match error {
+    let report =
+        run::apply_stored_catalog(&engine, &catalog, &bytes, &state, &run_options, &mut on_event)
+            .map_err(|error| match error {
             CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
             CatalogRunError::State(error) => ActionError::from_cause(error),
         })?;

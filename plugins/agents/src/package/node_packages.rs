@@ -86,13 +86,13 @@ impl NodePackages {
     ) -> Result<(&'static str, Vec<OutdatedPackage>), EngineError> {
         Ok((
             "apt",
-            AptPackageProvider.list_outdated(&self.engine_context(), &self.all_packages()?)?,
+            AptPackageProvider.list_outdated(&self.engine_context().bind(&self.all_packages()?))?,
         ))
     }
 
     /// Updates the package lists. Returns the tool's output.
     pub(crate) fn refresh_lists(&self) -> Result<String, EngineError> {
-        AptPackageProvider.refresh_lists(&self.engine_context(), &self.all_packages()?)
+        AptPackageProvider.refresh_lists(&self.engine_context().bind(&self.all_packages()?))
     }
 
     fn build_resource(&self, name: &str, ensure: &str) -> Result<Resource, EngineError> {

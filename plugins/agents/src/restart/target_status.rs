@@ -52,7 +52,7 @@ pub(crate) fn query_target(
     };
     let resource = ResourceEngine::new(Arc::clone(machine)).empty_resource("service", name)?;
     let cx = ResourceContext::new(system, CancelFlag::default());
-    let found = choose_provider(&cx, &resource)?.query_service(&cx, &resource)?;
+    let found = choose_provider(&cx.bind(&resource))?.query_service(&cx.bind(&resource))?;
     let main = || {
         if has_systemd(system) {
             main_pid(system, name)

@@ -31,7 +31,8 @@ impl NodeService {
     pub(crate) fn query_status(&self) -> Result<Found, EngineError> {
         let resource = self.build_resource(None)?;
         let cx = self.engine_context();
-        choose_provider(&cx, &resource)?.query_service(&cx, &resource)
+        let resource = &cx.bind(&resource);
+        choose_provider(resource)?.query_service(resource)
     }
 
     /// Queries whether the service runs.
@@ -69,11 +70,8 @@ impl NodeService {
         }
         let resource = self.build_resource(None)?;
         let cx = self.engine_context();
-        choose_provider(&cx, &resource)?.run_operation(
-            &cx,
-            &resource,
-            ServiceOperation::Restart,
-        )?;
+        let resource = &cx.bind(&resource);
+        choose_provider(resource)?.run_operation(resource, ServiceOperation::Restart)?;
         self.query_state()
     }
 

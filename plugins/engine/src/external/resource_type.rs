@@ -11,7 +11,9 @@ use super::description::{ExternalTypeDescription, MissingPropertyError, leak_sch
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType,
+};
 use crate::schema::{TypeSchema, leak_text};
 
 const PROTOCOL_VERSION: &str = "muster/type/v1";
@@ -78,10 +80,10 @@ impl ExternalResourceType {
 
     fn run_provider(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         request: &ExternalProviderRequest<'_>,
     ) -> Result<ExternalProviderResponse> {
+        let cx = resource.cx;
         let failed = |problem: String| EngineError::failed(resource, problem);
         let program = self.program.display();
         let mut command =
@@ -138,8 +140,8 @@ impl ResourceType for ExternalResourceType {
         self.schema
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let response = self.run_provider(cx, resource, &self.build_request("read", resource))?;
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let response = self.run_provider(resource, &self.build_request("read", resource))?;
         let found = response
             .state
             .ok_or_else(|| EngineError::failed(resource, "the response has no `state`"))?;
@@ -157,15 +159,15 @@ impl ResourceType for ExternalResourceType {
             state: Some(&plan.state.values),
             ..self.build_request("apply", &plan.resource)
         };
-        self.run_provider(cx, &plan.resource, &request).map(|_| ())
+        self.run_provider(&cx.bind(&plan.resource), &request).map(|_| ())
     }
 
     fn supports_refresh(&self) -> bool {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-        self.run_provider(cx, resource, &self.build_request("refresh", resource)).map(|_| ())
+    fn refresh(&self, resource: &BoundResource<'_>) -> Result<()> {
+        self.run_provider(resource, &self.build_request("refresh", resource)).map(|_| ())
     }
 
     fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
@@ -176,13 +178,13 @@ impl ResourceType for ExternalResourceType {
         self.requires.iter().flat_map(named).collect()
     }
 
-    fn provider_name(&self, _: &ResourceContext<'_>, _: &Resource) -> Option<String> {
+    fn provider_name(&self, _: &BoundResource<'_>) -> Option<String> {
         Some(self.program.file_name()?.to_string_lossy().into_owned())
     }
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
-        let response = self.run_provider(cx, &all, &self.build_request("list", &all))?;
+        let response = self.run_provider(&cx.bind(&all), &self.build_request("list", &all))?;
         let listed = response
             .resources
             .ok_or_else(|| EngineError::failed(&all, "the response has no `resources`"))?;

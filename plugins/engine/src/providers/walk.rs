@@ -10,8 +10,7 @@ use muster_system::{FileEntryKind, FileMetadata, System, SystemError, SystemResu
 
 use super::{glob, paths};
 use crate::error::EngineError;
-use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 /// Maximum depth when following links to directories, because links can form a loop.
 const MAX_LINK_DEPTH: usize = 40;
@@ -95,8 +94,7 @@ const ENTRY_WARNING_LIMIT: usize = 1000;
 
 /// All entries that a resource with `max_files` may have; without a limit, logs a warning about many entries that ends with `advice`.
 pub(crate) fn collect_limited(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     directory: &Path,
     walk: DirectoryWalk<'_>,
     advice: &str,
@@ -104,11 +102,11 @@ pub(crate) fn collect_limited(
     let max_files = resource.get_int("max_files").unwrap_or(0);
     let max_entries = usize::try_from(max_files).ok().filter(|limit| *limit > 0);
     let entries = DirectoryWalk { max_entries, ..walk }
-        .collect_entries(cx.system, directory)
+        .collect_entries(resource.cx.system, directory)
         .map_err(|problem| EngineError::failed(resource, error_chain(&problem)))?;
     if max_files == 0 && entries.len() > ENTRY_WARNING_LIMIT {
         let (directory, count) = (directory.display(), entries.len());
-        cx.log_line(format!("The directory '{directory}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}{advice}"));
+        resource.cx.log_line(format!("The directory '{directory}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}{advice}"));
     }
     Ok(entries)
 }

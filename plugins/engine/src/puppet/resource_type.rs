@@ -14,7 +14,9 @@ use super::session::{BridgeError, LoggedAnswer, PuppetBridge};
 use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType,
+};
 use crate::schema::{AttributeKind, TypeSchema, leak_text, parameter, property};
 
 #[derive(Debug)]
@@ -46,29 +48,23 @@ impl PuppetResourceType {
     /// Sends a request about a resource; forwards Puppet's log lines.
     fn ask_puppet<T: DeserializeOwned>(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         request: &BridgeRequest<'_>,
     ) -> Result<T> {
-        let answer = self.bridge.send_request(request, &cx.cancel);
+        let answer = self.bridge.send_request(request, &resource.cx.cancel);
         let log = match &answer {
             Ok(LoggedAnswer { log, .. }) | Err(BridgeError::Failed { log, .. }) => log.as_slice(),
             Err(_) => &[],
         };
         for line in log {
-            cx.log_line(line);
+            resource.cx.log_line(line);
         }
         answer.map(|answer| answer.ok).map_err(|error| to_engine_error(resource, error))
     }
 
     /// Sends a request that has no other answer than its success.
-    fn tell_puppet(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-        request: &BridgeRequest<'_>,
-    ) -> Result<()> {
-        self.ask_puppet::<EmptyReply>(cx, resource, request).map(|_| ())
+    fn tell_puppet(&self, resource: &BoundResource<'_>, request: &BridgeRequest<'_>) -> Result<()> {
+        self.ask_puppet::<EmptyReply>(resource, request).map(|_| ())
     }
 
     fn query_check(&self, resource: &Resource) -> Result<CheckReply, BridgeError> {
@@ -92,17 +88,16 @@ impl ResourceType for PuppetResourceType {
         Ok(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let found: ReadReply =
-            self.ask_puppet(cx, resource, &self.build_request("find", resource))?;
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let found: ReadReply = self.ask_puppet(resource, &self.build_request("find", resource))?;
         Ok(ResourceState { values: values_from_json(found.values) })
     }
 
-    fn read_and_plan(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourcePlan> {
+    fn read_and_plan(&self, resource: &BoundResource<'_>) -> Result<ResourcePlan> {
         let planned: PlanReply =
-            self.ask_puppet(cx, resource, &self.build_request("plan", resource))?;
+            self.ask_puppet(resource, &self.build_request("plan", resource))?;
         Ok(ResourcePlan {
-            resource: resource.clone(),
+            resource: resource.resource.clone(),
             state: ResourceState { values: values_from_json(planned.values) },
             changes: planned.changes.into_iter().map(to_property_change).collect(),
         })
@@ -115,15 +110,15 @@ impl ResourceType for PuppetResourceType {
         change: &PropertyChange,
     ) -> Result<()> {
         let request = self.build_request("apply", &plan.resource).for_property(&change.property);
-        self.tell_puppet(cx, &plan.resource, &request)
+        self.tell_puppet(&cx.bind(&plan.resource), &request)
     }
 
     fn supports_refresh(&self) -> bool {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-        self.tell_puppet(cx, resource, &self.build_request("refresh", resource))
+    fn refresh(&self, resource: &BoundResource<'_>) -> Result<()> {
+        self.tell_puppet(resource, &self.build_request("refresh", resource))
     }
 
     /// If the query fails, no order is added; the evaluation of the resource will report the error.
@@ -138,21 +133,21 @@ impl ResourceType for PuppetResourceType {
         requirements.filter_map(|(type_name, name)| Some((known_type(&type_name)?, name))).collect()
     }
 
-    fn provider_name(&self, _: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
+    fn provider_name(&self, resource: &BoundResource<'_>) -> Option<String> {
         resource.get_text("provider").map(str::to_owned).or_else(|| self.provider.clone())
     }
 
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
         let resource = Resource::without_values(self.schema, title)?;
         let request = BridgeRequest::for_title("find", self.schema.type_name, title);
-        let found: ReadReply = self.ask_puppet(cx, &resource, &request)?;
+        let found: ReadReply = self.ask_puppet(&cx.bind(&resource), &request)?;
         Ok(ResourceState { values: values_from_json(found.values) })
     }
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
-        let listed: InstancesReply =
-            self.ask_puppet(cx, &all, &BridgeRequest::for_type("list", self.schema.type_name))?;
+        let listed: InstancesReply = self
+            .ask_puppet(&cx.bind(&all), &BridgeRequest::for_type("list", self.schema.type_name))?;
         let resources = listed.resources.into_iter();
         Ok(resources.map(|found| (found.title, values_from_json(found.values))).collect())
     }

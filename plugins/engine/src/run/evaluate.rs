@@ -58,8 +58,9 @@ impl CatalogRun<'_> {
         let now = self.epoch_seconds();
         self.cx.earlier_changes_pending = self.is_noop(resource);
         let planned = self.engine.type_of(resource).and_then(|known| {
-            status.provider_used = known.provider_name(&self.cx, resource);
-            known.read_and_plan(&self.cx, resource)
+            let resource = &self.cx.bind(resource);
+            status.provider_used = known.provider_name(resource);
+            known.read_and_plan(resource)
         });
         let mut plan = match planned {
             Ok(plan) => plan,

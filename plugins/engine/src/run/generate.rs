@@ -72,8 +72,9 @@ impl CatalogRun<'_> {
         hook: &str,
     ) -> Option<Vec<Resource>> {
         let resource_type = self.engine.type_of(resource);
-        let generated = resource_type
-            .and_then(|known| known.generate_resources(&self.cx, resource, &self.resolved));
+        let bound = self.cx.bind(resource);
+        let generated =
+            resource_type.and_then(|known| known.generate_resources(&bound, &self.resolved));
         for line in self.cx.log.take() {
             self.log_member_message(member, None, RunLogLevel::Notice, &line);
         }

@@ -71,12 +71,13 @@ pub enum CatalogRunError {
 /// because a run that is cut off owes refreshes too. A catalog that is rejected, or only planned, is not stored.
 pub fn apply_stored_catalog(
     engine: &ResourceEngine,
-    (catalog, text): (&Catalog, &[u8]),
+    catalog: &Catalog,
+    text: &[u8],
     state: &StateDir,
     options: &RunOptions,
     on_event: &mut dyn FnMut(&RunEvent),
 ) -> Result<RunReport, CatalogRunError> {
-    run_catalog(engine, (catalog, Some(text)), state, options, on_event)
+    run_catalog(engine, catalog, Some(text), state, options, on_event)
 }
 
 /// `on_event` receives every event as it happens. A read-only engine only plans, regardless of options and resources, and writes nothing to the state
@@ -88,12 +89,13 @@ pub fn apply_catalog(
     options: &RunOptions,
     on_event: &mut dyn FnMut(&RunEvent),
 ) -> Result<RunReport, CatalogRunError> {
-    run_catalog(engine, (catalog, None), state, options, on_event)
+    run_catalog(engine, catalog, None, state, options, on_event)
 }
 
 fn run_catalog(
     engine: &ResourceEngine,
-    (catalog, text): (&Catalog, Option<&[u8]>),
+    catalog: &Catalog,
+    text: Option<&[u8]>,
     state: &StateDir,
     options: &RunOptions,
     on_event: &mut dyn FnMut(&RunEvent),

@@ -153,7 +153,7 @@ impl CatalogRun<'_> {
         });
         self.update_ledger(|ledger| ledger.begin_refresh(&reference));
         let resource_type = self.engine.type_of(&resource);
-        let result = resource_type.and_then(|known| known.refresh(&self.cx, &resource));
+        let result = resource_type.and_then(|known| known.refresh(&self.cx.bind(&resource)));
         self.log_output(member, &resource);
         match result {
             Ok(()) => {

@@ -12,7 +12,7 @@ use crate::providers::parsed_file::crontab::{self, CrontabFormat, TIME_FIELDS, U
 use crate::providers::parsed_file::{FileRecord, HeaderFilter, ParsedFile};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{
-    AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType, find_instance,
 };
 use crate::schema::AttributeKind::{List, Text, Word};
 use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
@@ -82,8 +82,8 @@ impl ResourceType for CronResourceType {
         check_times(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let mut state = crontab_file(cx, resource)?.read_state(cx, resource)?;
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let mut state = crontab_file(resource)?.read_state(resource)?;
         if !state.is_absent() {
             set_crontab_user(&mut state.values, crontab_user(resource));
         }
@@ -111,7 +111,7 @@ impl ResourceType for CronResourceType {
         plan: &ResourcePlan,
         _: &PropertyChange,
     ) -> Result<()> {
-        crontab_file(cx, &plan.resource)?.apply_plan(cx, plan)
+        crontab_file(&cx.bind(&plan.resource))?.apply_plan(cx, plan)
     }
 
     /// The owner of the crontab.
@@ -161,7 +161,8 @@ fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
 }
 
 /// On the local machine `crontab` installs the file and notifies cron; in a scratch root the file is written directly.
-fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile> {
+fn crontab_file(resource: &BoundResource<'_>) -> Result<ParsedFile> {
+    let cx = resource.cx;
     let user = crontab_user(resource);
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
     let is_local = cx.system.root() == Path::new("/");

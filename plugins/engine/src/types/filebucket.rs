@@ -6,7 +6,7 @@
 use crate::error::Result;
 use crate::munge::normalise_path;
 use crate::resource::Resource;
-use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::resource_type::{BoundResource, CatalogResources, GenerationPhase, ResourceType};
 use crate::schema::AttributeKind::{Int, Text};
 use crate::schema::{TypeSchema, parameter};
 
@@ -52,11 +52,10 @@ impl ResourceType for FilebucketResourceType {
     /// Generates nothing; only registers the bucket.
     fn generate_resources(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         _: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
-        cx.cache.buckets.declare_bucket(&resource.name, bucket_path(resource));
+        resource.cx.cache.buckets.declare_bucket(&resource.name, bucket_path(resource));
         Ok(Vec::new())
     }
 }

@@ -11,7 +11,7 @@ use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::accounts::choice::choose_provider;
 use crate::providers::accounts::{GroupAccount as Account, GroupChange, NewGroup};
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
-use crate::resource_type::{ResourceContext, ResourceType};
+use crate::resource_type::{BoundResource, ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Int, List, Text};
 use crate::schema::{
     TypeSchema, flag_parameter, parameter, presence_property, property, provider_parameter,
@@ -52,8 +52,8 @@ impl ResourceType for GroupResourceType {
         Ok(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let accounts = choose_provider(cx);
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let accounts = choose_provider(resource.cx);
         let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
         let values = found
             .map_err(|error| error.into_engine_error(resource))?

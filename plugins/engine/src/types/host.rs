@@ -81,7 +81,19 @@ pub struct HostsFormat;
 
 impl RecordFormat for HostsFormat {
     fn parse_line(&self, line: &str) -> Option<FileRecord> {
-        parse_line(line)
+        let (fields, comment) = line.split_once('#').unwrap_or((line, ""));
+        let mut fields = fields.split_whitespace();
+        let ip = fields.next().filter(|ip| is_address(ip))?;
+        let name = fields.next()?.to_owned();
+        let aliases: Vec<String> = fields.map(str::to_owned).collect();
+        let mut values = name_values([("ip", ip.into())]);
+        if !aliases.is_empty() {
+            values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
+        }
+        if !comment.trim().is_empty() {
+            values.insert("comment".to_owned(), comment.trim().into());
+        }
+        Some(FileRecord { name, values })
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
@@ -95,20 +107,4 @@ impl RecordFormat for HostsFormat {
         }
         Ok(line + "\n")
     }
-}
-
-fn parse_line(line: &str) -> Option<FileRecord> {
-    let (fields, comment) = line.split_once('#').unwrap_or((line, ""));
-    let mut fields = fields.split_whitespace();
-    let ip = fields.next().filter(|ip| is_address(ip))?;
-    let name = fields.next()?.to_owned();
-    let aliases: Vec<String> = fields.map(str::to_owned).collect();
-    let mut values = name_values([("ip", ip.into())]);
-    if !aliases.is_empty() {
-        values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
-    }
-    if !comment.trim().is_empty() {
-        values.insert("comment".to_owned(), comment.trim().into());
-    }
-    Some(FileRecord { name, values })
 }

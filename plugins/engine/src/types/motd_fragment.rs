@@ -13,7 +13,7 @@ use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
-use crate::resource_type::{ResourceContext, ResourceType};
+use crate::resource_type::{BoundResource, ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Int, Text, Word};
 use crate::schema::{TypeSchema, parameter, presence_property, property};
 
@@ -189,15 +189,15 @@ impl ResourceType for MotdFragmentResourceType {
         Ok(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
         let target = target_of(resource);
-        let found = find_fragments(cx, target, &resource.name)
+        let found = find_fragments(resource.cx, target, &resource.name)
             .map_err(|source| EngineError::system(resource, "reading the fragments", source))?;
         // Of several with the name, one with another order is the state: the change of `order` then removes it.
         let desired = resource.get_int("order");
         let other = found.iter().find(|found| Some(i64::from(found.order)) != desired);
         let Some(found) = other.or(found.last()) else { return Ok(ResourceState::absent()) };
-        let values = read_fragment(cx, target, found)
+        let values = read_fragment(resource.cx, target, found)
             .map_err(|source| EngineError::system(resource, "reading the fragment", source))?;
         Ok(ResourceState { values })
     }
@@ -208,13 +208,10 @@ impl ResourceType for MotdFragmentResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let resource = &plan.resource;
+        let resource = &cx.bind(&plan.resource);
         let is_removal = change.property == "ensure" && change.to.as_text() == Some("absent");
-        let result = if is_removal {
-            remove_others(cx, resource, None)
-        } else {
-            write_fragment(cx, resource)
-        };
+        let result =
+            if is_removal { remove_others(resource, None) } else { write_fragment(resource) };
         result.map_err(|source| EngineError::system(resource, "writing the fragment", source))
     }
 
@@ -274,27 +271,27 @@ fn read_fragment(
 }
 
 /// Writes the fragment, then removes those with the same name and another order.
-fn write_fragment(cx: &ResourceContext<'_>, resource: &Resource) -> SystemResult<()> {
+fn write_fragment(resource: &BoundResource<'_>) -> SystemResult<()> {
     let order = resource.get_int("order").and_then(|order| u32::try_from(order).ok());
     let order = order.unwrap_or(DEFAULT_FRAGMENT_ORDER);
     let written = FragmentName::new(order, &resource.name);
     let directory = target_of(resource).directory();
-    paths::create_dirs(cx.system, &directory, &FileAttributes::with_mode(0o755))?;
+    paths::create_dirs(resource.cx.system, &directory, &FileAttributes::with_mode(0o755))?;
     let content = resource.get_text("content").unwrap_or_default();
     let attributes = FileAttributes::with_mode(0o644);
-    cx.system.write_file(&directory.join(&written.file_name), content.as_bytes(), &attributes)?;
-    remove_others(cx, resource, Some(&written))
+    resource.cx.system.write_file(
+        &directory.join(&written.file_name),
+        content.as_bytes(),
+        &attributes,
+    )?;
+    remove_others(resource, Some(&written))
 }
 
-fn remove_others(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    kept: Option<&FragmentName>,
-) -> SystemResult<()> {
+fn remove_others(resource: &BoundResource<'_>, kept: Option<&FragmentName>) -> SystemResult<()> {
     let target = target_of(resource);
-    for found in find_fragments(cx, target, &resource.name)? {
+    for found in find_fragments(resource.cx, target, &resource.name)? {
         if Some(&found) != kept {
-            cx.system.remove_file(&target.directory().join(&found.file_name))?;
+            resource.cx.system.remove_file(&target.directory().join(&found.file_name))?;
         }
     }
     Ok(())

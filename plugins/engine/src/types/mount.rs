@@ -11,7 +11,9 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType,
+};
 use crate::schema::AttributeKind::{AbsolutePath, Bool, Text, Word};
 use crate::schema::{TypeSchema, parameter, property, provider_parameter};
 
@@ -91,9 +93,9 @@ impl ResourceType for MountResourceType {
     }
 
     /// `ensure` is `mounted`, `unmounted` (in fstab only), `ghost` (mounted, not in fstab) or `absent`.
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let mut state = fstab_file(resource).read_state(cx, resource)?;
-        let mounted = mounted_paths(cx, resource)?.contains(&resource.name);
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let mut state = fstab_file(resource).read_state(resource)?;
+        let mounted = mounted_paths(resource)?.contains(&resource.name);
         let word = match (state.is_absent(), mounted) {
             (true, true) => "ghost",
             (true, false) => "absent",
@@ -135,11 +137,11 @@ impl ResourceType for MountResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let resource = &plan.resource;
+        let resource = &cx.bind(&plan.resource);
         let found = plan.state.get_text("ensure");
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
         let desired = change.to.as_text().filter(|_| change.property == "ensure");
-        let run = |program: &str| run_mount_command(cx, resource, &[program, &resource.name]);
+        let run = |program: &str| run_mount_command(resource, &[program, &resource.name]);
         if desired == Some("absent") && is_mounted {
             run("umount")?;
         }
@@ -162,18 +164,18 @@ impl ResourceType for MountResourceType {
     }
 
     /// Remounts it if it is mounted.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
+    fn refresh(&self, resource: &BoundResource<'_>) -> Result<()> {
         let is_swap = resource.get_text("fstype") == Some("swap");
-        if is_swap || !mounted_paths(cx, resource)?.contains(&resource.name) {
+        if is_swap || !mounted_paths(resource)?.contains(&resource.name) {
             return Ok(());
         }
-        cx.log_line("Remounting");
+        resource.cx.log_line("Remounting");
         let name = resource.name.as_str();
         if resource.get_flag("remounts") {
-            return run_mount_command(cx, resource, &["mount", "-o", "remount", name]);
+            return run_mount_command(resource, &["mount", "-o", "remount", name]);
         }
-        run_mount_command(cx, resource, &["umount", name])?;
-        run_mount_command(cx, resource, &["mount", name])
+        run_mount_command(resource, &["umount", name])?;
+        run_mount_command(resource, &["mount", name])
     }
 
     /// The mounts above it, and the file that contains the line.
@@ -194,7 +196,7 @@ impl ResourceType for MountResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "/")?;
-        let mounted = mounted_paths(cx, &all)?;
+        let mounted = mounted_paths(&cx.bind(&all))?;
         let entries = fstab_file(&all).list_instances(cx.system).during(&all, "listing mounts")?;
         let with_ensure = |(name, mut values): (String, ResourceValues)| {
             let word = if mounted.contains(&name) { "mounted" } else { "unmounted" };
@@ -209,9 +211,9 @@ fn fstab_file(resource: &Resource) -> ParsedFile {
     ParsedFile::new(&SCHEMA, &FstabFormat, resource.get_text("target").unwrap_or(FSTAB_FILE))
 }
 
-fn mounted_paths(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
+fn mounted_paths(resource: &BoundResource<'_>) -> Result<Vec<String>> {
     let path = Path::new(MOUNT_TABLE_FILE);
-    let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
+    let bytes = found_or_none(resource.cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
         .during(resource, format_args!("reading {MOUNT_TABLE_FILE}"))?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -219,7 +221,8 @@ fn mounted_paths(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<St
     Ok(text.lines().filter_map(mount_point).collect())
 }
 
-fn run_mount_command(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str]) -> Result<()> {
+fn run_mount_command(resource: &BoundResource<'_>, argv: &[&str]) -> Result<()> {
+    let cx = resource.cx;
     if cx.system.root() != Path::new("/") {
         let problem = "file systems cannot be mounted in a scratch root; use `ensure => defined`";
         return Err(EngineError::failed(resource, problem));
@@ -240,7 +243,18 @@ pub struct FstabFormat;
 
 impl RecordFormat for FstabFormat {
     fn parse_line(&self, line: &str) -> Option<FileRecord> {
-        parse_line(line)
+        let line = line.trim_start();
+        if line.starts_with('#') {
+            return None;
+        }
+        let mut fields = line.split_whitespace();
+        let device = unescape_field(fields.next()?);
+        let name = trim_slashes(&unescape_field(fields.next()?)).to_owned();
+        let mut values = name_values([("device", device.into())]);
+        for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
+            values.insert((*field).to_owned(), ResourceValue::from(text));
+        }
+        Some(FileRecord { name, values })
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
@@ -251,21 +265,6 @@ impl RecordFormat for FstabFormat {
         let name = escape_field(&record.name);
         Ok(format!("{device}\t{name}\t{fstype}\t{options}\t{dump}\t{pass}\n"))
     }
-}
-
-fn parse_line(line: &str) -> Option<FileRecord> {
-    let line = line.trim_start();
-    if line.starts_with('#') {
-        return None;
-    }
-    let mut fields = line.split_whitespace();
-    let device = unescape_field(fields.next()?);
-    let name = trim_slashes(&unescape_field(fields.next()?)).to_owned();
-    let mut values = name_values([("device", device.into())]);
-    for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
-        values.insert((*field).to_owned(), ResourceValue::from(text));
-    }
-    Some(FileRecord { name, values })
 }
 
 /// The mount point without slashes at the end.

@@ -7,7 +7,9 @@ use crate::providers::package::{
     PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType,
+};
 use crate::schema::AttributeKind::{AbsolutePath, Options, Text, Word, WordOr};
 use crate::schema::{TypeSchema, flag_parameter, parameter, property};
 
@@ -103,11 +105,11 @@ impl ResourceType for PackageResourceType {
         Ok(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let (_, tool) = choose_provider(cx, resource)?;
-        let mut values = package_values(&tool.query_package(cx, resource)?);
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let (_, tool) = choose_provider(resource)?;
+        let mut values = package_values(&tool.query_package(resource)?);
         if resource.get_text("ensure") == Some("latest") {
-            let newest = tool.candidate_version(cx, resource)?.ok_or_else(|| {
+            let newest = tool.candidate_version(resource)?.ok_or_else(|| {
                 let problem =
                     "no source provides this package; check its name and refresh the package lists";
                 EngineError::failed(resource, problem)
@@ -141,9 +143,9 @@ impl ResourceType for PackageResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let resource = &plan.resource;
-        let (_, tool) = choose_provider(cx, resource)?;
-        let run = |operation| tool.run_operation(cx, resource, operation);
+        let resource = &cx.bind(&plan.resource);
+        let (_, tool) = choose_provider(resource)?;
+        let run = |operation| tool.run_operation(resource, operation);
         let desired = change.to.as_text().unwrap_or_default();
         let held = plan.state.get_text("mark") == Some("hold");
         if change.property == "mark" {
@@ -175,13 +177,13 @@ impl ResourceType for PackageResourceType {
         files.filter(|path| path.starts_with('/')).map(|path| ("file", path.to_owned())).collect()
     }
 
-    fn provider_name(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
-        choose_provider(cx, resource).ok().map(|(name, _)| name.to_owned())
+    fn provider_name(&self, resource: &BoundResource<'_>) -> Option<String> {
+        choose_provider(resource).ok().map(|(name, _)| name.to_owned())
     }
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let found = choose_provider(cx, &all)?.1.list_packages(cx, &all)?;
+        let found = choose_provider(&cx.bind(&all))?.1.list_packages(&cx.bind(&all))?;
         Ok(found.iter().map(|package| (package.name.clone(), package_values(package))).collect())
     }
 }

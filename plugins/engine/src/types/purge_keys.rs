@@ -6,7 +6,7 @@ use super::ssh_authorized_key::{SshAuthorizedKeyResourceType, keys_file_at};
 use crate::error::{DescribeOperation as _, Result};
 use crate::providers::account_names;
 use crate::resource::Resource;
-use crate::resource_type::{CatalogResources, ResourceContext, absent_resource};
+use crate::resource_type::{BoundResource, CatalogResources, absent_resource};
 
 /// Default key file, relative to the home directory.
 const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
@@ -28,15 +28,14 @@ pub(super) fn check_purge_value(resource: &Resource) -> Result<()> {
 }
 
 pub(super) fn generate_absent_keys(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>> {
     if !is_purge_requested(resource) {
         return Ok(Vec::new());
     }
-    let account =
-        account_names::find_user(cx, &resource.name).during(resource, "looking up the user")?;
+    let account = account_names::find_user(resource.cx, &resource.name)
+        .during(resource, "looking up the user")?;
     let home = match (resource.get_text("home"), account) {
         (Some(home), _) => home.to_owned(),
         (None, Some(user)) => user.home,
@@ -52,7 +51,7 @@ pub(super) fn generate_absent_keys(
                 None => PathBuf::from(path),
             },
         };
-        let keys = keys_file_at(&path).list_instances(cx.system);
+        let keys = keys_file_at(&path).list_instances(resource.cx.system);
         for (name, _) in keys.during(resource, format_args!("reading {}", path.display()))? {
             if siblings.find_resource("ssh_authorized_key", &name).is_none() {
                 absent_keys.push(absent_key(resource, &name, &path.to_string_lossy())?);

@@ -9,7 +9,7 @@ use super::builtin_types;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{
-    CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
+    BoundResource, CatalogResources, GenerationPhase, ResourceType, absent_resource,
 };
 use crate::schema::AttributeKind::{List, Text};
 use crate::schema::{TypeSchema, flag_parameter, parameter};
@@ -73,17 +73,16 @@ impl ResourceType for ResourcesResourceType {
 
     fn generate_resources(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
         if !resource.get_flag("purge") {
             return Ok(Vec::new());
         }
         let resource_type = managed_type(resource)?;
-        let excluded_users = spared_users(cx, resource)?;
+        let excluded_users = spared_users(resource)?;
         let mut purged = Vec::new();
-        for (title, values) in resource_type.list_instances(cx)? {
+        for (title, values) in resource_type.list_instances(resource.cx)? {
             let ensure = values.get("ensure").and_then(ResourceValue::as_text);
             let exists = !matches!(ensure, Some("absent" | "purged"));
             if exists
@@ -130,12 +129,12 @@ impl SparedUsers {
     }
 }
 
-fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers> {
+fn spared_users(resource: &BoundResource<'_>) -> Result<SparedUsers> {
     let max_system_uid = match resource.get_text("unless_system_user") {
         _ if resource.name != "user" => None,
         Some("false") => None,
         Some(number) if number != "true" => number.parse().ok(),
-        _ => Some(greatest_system_uid(cx, resource)?),
+        _ => Some(greatest_system_uid(resource)?),
     };
     let uids = resource.get_list("unless_uid").into_iter();
     let uids = uids.filter_map(|number| number.parse().ok()).collect();
@@ -143,9 +142,9 @@ fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedU
 }
 
 /// `UID_MIN` of `login.defs` minus one.
-fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64> {
+fn greatest_system_uid(resource: &BoundResource<'_>) -> Result<i64> {
     let path = Path::new("/etc/login.defs");
-    let bytes = found_or_none(cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
+    let bytes = found_or_none(resource.cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
         .during(resource, "reading /etc/login.defs")?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

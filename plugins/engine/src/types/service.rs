@@ -6,7 +6,7 @@ use crate::providers::service::choice::choose_provider;
 use crate::providers::service::systemd::has_start_line;
 use crate::providers::service::{ServiceOperation, ServiceState, UNMASK};
 use crate::resource::{Resource, ResourceValues, name_values};
-use crate::resource_type::{ResourceContext, ResourceType};
+use crate::resource_type::{BoundResource, ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Text, Word};
 use crate::schema::{TypeSchema, parameter, property};
 
@@ -75,11 +75,11 @@ impl ResourceType for ServiceResourceType {
     }
 
     /// An unknown service is stopped and disabled, and can be masked; requesting any other state is an error.
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
         // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
-        let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
-        let must_exist = !cx.earlier_changes_pending
+        let found = choose_provider(resource)?.query_service(resource)?;
+        let must_exist = !resource.cx.earlier_changes_pending
             && (resource.get_text("ensure") == Some("running")
                 || resource.get_text("enable") == Some("true"));
         let found = if must_exist { found.require_known(resource)? } else { found };
@@ -112,7 +112,7 @@ impl ResourceType for ServiceResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let resource = &plan.resource;
+        let resource = &cx.bind(&plan.resource);
         let operation = match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("running")) => ServiceOperation::Start,
             ("ensure", _) => ServiceOperation::Stop,
@@ -120,14 +120,14 @@ impl ResourceType for ServiceResourceType {
             (_, Some("mask")) => ServiceOperation::Mask,
             _ => ServiceOperation::Disable,
         };
-        let provider = choose_provider(cx, resource)?;
-        provider.run_operation(cx, resource, operation)?;
+        let provider = choose_provider(resource)?;
+        provider.run_operation(resource, operation)?;
         // The start has removed a mask that is wanted.
         if operation == ServiceOperation::Start
             && resource.get_text("enable") == Some("mask")
             && plan.state.get_text("enable") == Some("mask")
         {
-            provider.run_operation(cx, resource, ServiceOperation::Mask)?;
+            provider.run_operation(resource, ServiceOperation::Mask)?;
         }
         Ok(())
     }
@@ -137,10 +137,10 @@ impl ResourceType for ServiceResourceType {
     }
 
     /// Restarts the service if it is running; a stopped service stays stopped.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-        let provider = choose_provider(cx, resource)?;
-        if provider.query_service(cx, resource)?.running {
-            provider.run_operation(cx, resource, ServiceOperation::Restart)?;
+    fn refresh(&self, resource: &BoundResource<'_>) -> Result<()> {
+        let provider = choose_provider(resource)?;
+        if provider.query_service(resource)?.running {
+            provider.run_operation(resource, ServiceOperation::Restart)?;
         }
         Ok(())
     }
@@ -152,10 +152,11 @@ impl ResourceType for ServiceResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let provider = choose_provider(cx, &all)?;
+        let provider = choose_provider(&cx.bind(&all))?;
         let mut instances = Vec::new();
-        for name in provider.list_names(cx, &all)? {
-            let found = provider.query_service(cx, &Resource::without_values(&SCHEMA, &name)?)?;
+        for name in provider.list_names(&cx.bind(&all))? {
+            let found =
+                provider.query_service(&cx.bind(&Resource::without_values(&SCHEMA, &name)?))?;
             instances.push((name, service_values(&found)));
         }
         Ok(instances)

@@ -10,7 +10,7 @@ use crate::providers::account_names::{self, PasswdUser};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{
-    AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType, find_instance,
 };
 use crate::schema::AttributeKind::{AbsolutePath, Bool, List, Text};
 use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
@@ -111,9 +111,9 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         Ok(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let Some(file) = keys_file(cx, resource)? else { return Ok(ResourceState::absent()) };
-        let mut state = file.read_state(cx, resource)?;
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let Some(file) = keys_file(resource)? else { return Ok(ResourceState::absent()) };
+        let mut state = file.read_state(resource)?;
         if let (false, Some(user)) = (state.is_absent(), resource.get("user")) {
             state.values.insert("user".to_owned(), user.clone());
         }
@@ -126,13 +126,13 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         plan: &ResourcePlan,
         _: &PropertyChange,
     ) -> Result<()> {
-        let resource = &plan.resource;
-        let file = keys_file(cx, resource)?.ok_or_else(|| {
+        let resource = &cx.bind(&plan.resource);
+        let file = keys_file(resource)?.ok_or_else(|| {
             let user = resource.get_text("user").unwrap_or_default();
             let problem = format!("user `{user}` does not exist; create it first, or set `target`");
             EngineError::failed(resource, problem)
         })?;
-        refuse_links(cx, resource, &file.path)?;
+        refuse_links(resource, &file.path)?;
         file.apply_plan(cx, plan)
     }
 
@@ -170,14 +170,16 @@ pub(super) fn keys_file_at(path: impl Into<PathBuf>) -> ParsedFile {
 }
 
 /// The key file; `None` if it depends on a user that does not exist.
-fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ParsedFile>> {
+fn keys_file(resource: &BoundResource<'_>) -> Result<Option<ParsedFile>> {
     let user = match resource.get_text("user") {
-        Some(user) => account_names::find_user(cx, user).during(resource, "looking up the user")?,
+        Some(user) => {
+            account_names::find_user(resource.cx, user).during(resource, "looking up the user")?
+        }
         None => None,
     };
     let target = resource.get_text("target").map(PathBuf::from);
     let target = target.or_else(|| user.as_ref().map(default_target));
-    let owner = account_names::settable_owner(cx.system, user.as_ref())
+    let owner = account_names::settable_owner(resource.cx.system, user.as_ref())
         .during(resource, "inspecting the root directory")?;
     let with_mode = |mode| FileAttributes { mode: Some(mode), ..owner };
     Ok(target.map(|path| ParsedFile {
@@ -188,9 +190,9 @@ fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<Par
 }
 
 /// Rejects a key file or parent directory that is a symbolic link, because the user could redirect the write.
-fn refuse_links(cx: &ResourceContext<'_>, resource: &Resource, path: &Path) -> Result<()> {
+fn refuse_links(resource: &BoundResource<'_>, path: &Path) -> Result<()> {
     for path in path.parent().into_iter().chain([path]) {
-        let found = cx.system.metadata(path);
+        let found = resource.cx.system.metadata(path);
         let found = found.during(resource, "inspecting the file")?;
         if found.is_some_and(|found| found.kind == FileEntryKind::Link) {
             let problem =
@@ -207,7 +209,24 @@ pub struct AuthorizedKeysFormat;
 
 impl RecordFormat for AuthorizedKeysFormat {
     fn parse_line(&self, line: &str) -> Option<FileRecord> {
-        parse_line(line)
+        let line = line.trim();
+        let is_kind = |word: &str| KEY_TYPES.contains(&word);
+        let mut values = ResourceValues::new();
+        let mut rest = line;
+        if !is_kind(line.split_whitespace().next()?) {
+            let end = end_of_options(line)?;
+            let (head, tail) = line.split_at_checked(end)?;
+            values.insert("options".to_owned(), ResourceValue::List(split_options(head)?));
+            rest = tail.trim_start();
+        }
+        let (kind, rest) =
+            rest.split_once(char::is_whitespace).filter(|(kind, _)| is_kind(kind))?;
+        let rest = rest.trim_start();
+        let (key, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        values.extend(name_values([("type", kind.into()), ("key", key.into())]));
+        // A key without a comment is named by the key itself.
+        let name = if comment.trim().is_empty() { key } else { comment.trim() };
+        Some(FileRecord { name: name.to_owned(), values })
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
@@ -219,26 +238,6 @@ impl RecordFormat for AuthorizedKeysFormat {
             options => format!("{} {line}", options.join(",")),
         })
     }
-}
-
-fn parse_line(line: &str) -> Option<FileRecord> {
-    let line = line.trim();
-    let is_kind = |word: &str| KEY_TYPES.contains(&word);
-    let mut values = ResourceValues::new();
-    let mut rest = line;
-    if !is_kind(line.split_whitespace().next()?) {
-        let end = end_of_options(line)?;
-        let (head, tail) = line.split_at_checked(end)?;
-        values.insert("options".to_owned(), ResourceValue::List(split_options(head)?));
-        rest = tail.trim_start();
-    }
-    let (kind, rest) = rest.split_once(char::is_whitespace).filter(|(kind, _)| is_kind(kind))?;
-    let rest = rest.trim_start();
-    let (key, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    values.extend(name_values([("type", kind.into()), ("key", key.into())]));
-    // A key without a comment is named by the key itself.
-    let name = if comment.trim().is_empty() { key } else { comment.trim() };
-    Some(FileRecord { name: name.to_owned(), values })
 }
 
 /// End of the options: the first blank outside quotes.

@@ -87,7 +87,21 @@ pub struct KnownHostsFormat;
 
 impl RecordFormat for KnownHostsFormat {
     fn parse_line(&self, line: &str) -> Option<FileRecord> {
-        parse_line(line)
+        let line = line.trim();
+        // Comments, hashed names, and markers of certificate authorities and revoked keys.
+        if line.starts_with(['#', '|', '@']) {
+            return None;
+        }
+        let mut fields = line.split_whitespace();
+        let mut names = fields.next()?.split(',').map(str::to_owned);
+        let (kind, key) = (fields.next()?, fields.next()?);
+        let name = format!("{}@{kind}", names.next()?);
+        let aliases: Vec<String> = names.collect();
+        let mut values = name_values([("key", key.into())]);
+        if !aliases.is_empty() {
+            values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
+        }
+        KEY_TYPES.contains(&kind).then_some(FileRecord { name, values })
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
@@ -98,22 +112,4 @@ impl RecordFormat for KnownHostsFormat {
         names.extend(record.get_list("host_aliases"));
         Ok(format!("{} {kind} {key}\n", names.join(",")))
     }
-}
-
-fn parse_line(line: &str) -> Option<FileRecord> {
-    let line = line.trim();
-    // Comments, hashed names, and markers of certificate authorities and revoked keys.
-    if line.starts_with(['#', '|', '@']) {
-        return None;
-    }
-    let mut fields = line.split_whitespace();
-    let mut names = fields.next()?.split(',').map(str::to_owned);
-    let (kind, key) = (fields.next()?, fields.next()?);
-    let name = format!("{}@{kind}", names.next()?);
-    let aliases: Vec<String> = names.collect();
-    let mut values = name_values([("key", key.into())]);
-    if !aliases.is_empty() {
-        values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
-    }
-    KEY_TYPES.contains(&kind).then_some(FileRecord { name, values })
 }

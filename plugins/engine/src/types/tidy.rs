@@ -14,7 +14,7 @@ use crate::providers::glob;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue, format_reference};
 use crate::resource_type::{
-    CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
+    BoundResource, CatalogResources, GenerationPhase, ResourceType, absent_resource,
 };
 use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word};
 use crate::schema::{TypeSchema, flag_parameter, parameter};
@@ -96,21 +96,20 @@ impl ResourceType for TidyResourceType {
 
     fn generate_resources(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
-        let entries = collect_entries(cx, resource)?;
-        let rule = TidyRule::from_resource(resource, cx.system.now())?;
+        let entries = collect_entries(resource)?;
+        let rule = TidyRule::from_resource(resource, resource.cx.system.now())?;
         let path = |entry: &DirectoryWalkEntry| path_of(resource, &entry.relative_path);
         let chosen: Vec<&DirectoryWalkEntry> = entries
             .iter()
             .filter(|entry| siblings.find_resource("file", &path(entry)).is_none())
             .filter(|entry| rule.matches_entry(entry, resource))
             .collect();
-        let chosen = without_kept(cx, resource, &chosen)?;
+        let chosen = without_kept(resource, &chosen)?;
         if !chosen.is_empty() {
-            cx.log_line(format!("Tidying {} files", chosen.len()));
+            resource.cx.log_line(format!("Tidying {} files", chosen.len()));
         }
         // Deepest first.
         chosen
@@ -172,20 +171,20 @@ fn amount_limit(
 }
 
 /// The path itself and, with `recurse`, everything below it.
-fn collect_entries(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Vec<DirectoryWalkEntry>> {
+fn collect_entries(resource: &BoundResource<'_>) -> Result<Vec<DirectoryWalkEntry>> {
     let path = Path::new(&resource.name);
-    let Some(metadata) =
-        cx.system.metadata(path).during(resource, format_args!("inspecting {}", resource.name))?
+    let Some(metadata) = resource
+        .cx
+        .system
+        .metadata(path)
+        .during(resource, format_args!("inspecting {}", resource.name))?
     else {
         return Ok(Vec::new());
     };
     let mut entries = vec![DirectoryWalkEntry { relative_path: PathBuf::new(), metadata }];
     let depth = recursion_depth(resource)?;
     let walk = DirectoryWalk { depth, ..DirectoryWalk::default() };
-    entries.extend(collect_limited(cx, resource, path, walk, "")?);
+    entries.extend(collect_limited(resource, path, walk, "")?);
     Ok(entries)
 }
 
@@ -248,8 +247,7 @@ fn path_of(resource: &Resource, relative_path: &Path) -> String {
 
 /// Excludes directories with remaining entries.
 fn without_kept(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     chosen: &[&DirectoryWalkEntry],
 ) -> Result<BTreeSet<PathBuf>> {
     let mut selected: BTreeSet<PathBuf> =
@@ -263,7 +261,8 @@ fn without_kept(
     directories.sort_by_key(|relative_path| std::cmp::Reverse(relative_path.components().count()));
     for relative_path in directories {
         let path = path_of(resource, relative_path);
-        let names = cx
+        let names = resource
+            .cx
             .system
             .read_dir(Path::new(&path))
             .during(resource, format_args!("listing {path}"))?;

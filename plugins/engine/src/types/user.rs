@@ -13,7 +13,7 @@ use crate::providers::accounts::{
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{
-    AutoRequire, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+    AutoRequire, BoundResource, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
 };
 use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word, WordOr};
 use crate::schema::{
@@ -97,8 +97,8 @@ impl ResourceType for UserResourceType {
         Ok(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let accounts = choose_provider(cx);
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let accounts = choose_provider(resource.cx);
         let local = resource.get_flag("forcelocal");
         let to_error = |error: AccountError| error.into_engine_error(resource);
         let Some(found) = accounts.find_user(&resource.name, local).map_err(to_error)? else {
@@ -148,11 +148,10 @@ impl ResourceType for UserResourceType {
 
     fn generate_resources(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
-        purge_keys::generate_absent_keys(cx, resource, siblings)
+        purge_keys::generate_absent_keys(resource, siblings)
     }
 
     /// Its groups: the primary one by name or gid, the others by name.

@@ -100,8 +100,9 @@ pub(super) fn record_result(
 ) {
     let Some(attributes) = &change.attributes else { return };
     let location = location_of(engine, &change.type_name, &change.title, attributes);
-    let state = location
-        .and_then(|location| Ok((engine.type_of(&location)?.read_state(cx, &location)?, location)));
+    let state = location.and_then(|location| {
+        Ok((engine.type_of(&location)?.read_state(&cx.bind(&location))?, location))
+    });
     let Ok((state, location)) = state else { return };
     if change.type_name == "file" && state.get_text("ensure") == Some("file") {
         let bytes = cx.system.read_file(Path::new(&location.name), MAX_LEFT_CONTENT_BYTES);
@@ -177,7 +178,7 @@ impl InverseBuilder<'_> {
         let resource = &self.plan.resource;
         let (type_name, title) = (&resource.type_name, &resource.title);
         let location = location_of(self.engine, type_name, title, &self.inverse.attributes)?;
-        let before = self.engine.type_of(&location)?.read_state(self.cx, &location)?.values;
+        let before = self.engine.type_of(&location)?.read_state(&self.cx.bind(&location))?.values;
         let schema = self.engine.type_schema(type_name)?;
         for (name, value) in &before {
             let attribute = schema.find_attribute(name);

@@ -16,7 +16,7 @@ use crate::providers::digest::ChecksumKind;
 use crate::providers::service::UNMASK;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
-use crate::types::file::diff_of_contents;
+use crate::types::file::{LabelledContent, diff_of_contents};
 
 #[derive(Clone)]
 pub struct RestoreTarget(ChangeRecord);
@@ -131,7 +131,7 @@ impl RestoreTarget {
         let cx = engine.resource_context(CancelFlag::default());
         let mut resource = prepared.build_resource(engine, change, attributes)?;
         if change.type_name == "file" {
-            prepared.check_directory(&cx, change, &mut resource, (force, removed))?;
+            prepared.check_directory(&cx, change, &mut resource, force, removed)?;
         }
         if prepared.conflict.is_none() && !force {
             prepared.conflict = find_conflict(engine, &cx, change, &resource)?;
@@ -208,7 +208,8 @@ impl PreparedRestore {
         cx: &ResourceContext<'_>,
         change: &ChangeRecord,
         resource: &mut Resource,
-        (force, removed): (bool, &BTreeSet<PathBuf>),
+        force: bool,
+        removed: &BTreeSet<PathBuf>,
     ) -> Result<()> {
         let doing = format_args!("inspecting {}", resource.name);
         let path = Path::new(&resource.name);
@@ -242,7 +243,7 @@ fn find_conflict(
     let attributes = change.attributes.iter().flatten();
     let attributes = attributes.map(|(name, value)| (name.clone(), value.clone())).collect();
     let location = location_of(engine, &change.type_name, &change.title, &attributes)?;
-    let current = engine.type_of(&location)?.read_state(cx, &location)?;
+    let current = engine.type_of(&location)?.read_state(&cx.bind(&location))?;
     let is_removal = resource.get_text("ensure") == Some("absent");
     if is_removal && current.is_absent() {
         return Ok(None);
@@ -321,8 +322,8 @@ fn edit_diff(
     Some(diff_of_contents(
         &location.name,
         &modes,
-        ("left by the change", before.as_bytes()),
-        ("now", &after),
+        LabelledContent { label: "left by the change", content: before.as_bytes() },
+        LabelledContent { label: "now", content: &after },
     ))
 }
 

@@ -143,7 +143,7 @@ fn refresh_remounts_only_mounted_file_systems() {
             muster_system::command::CancelFlag::default(),
         );
         assert!(known.supports_refresh());
-        known.refresh(&cx, &resource).unwrap();
+        known.refresh(&cx.bind(&resource)).unwrap();
         assert_eq!(system.recorded_command_lines(), calls);
     }
 }

@@ -295,12 +295,12 @@ fn package_list_is_read_once_until_the_database_changes() {
     let known = types.iter().find(|known| known.schema().type_name == "package").unwrap();
     for name in ["a", "b", "c"] {
         let package = check(&engine, "package", name, json!({"ensure": "absent"})).unwrap();
-        known.read_state(&cx, &package).unwrap();
+        known.read_state(&cx.bind(&package)).unwrap();
     }
     assert_eq!(system.recorded_command_lines().len(), 1);
     system.add_file("/var/lib/dpkg/status", "changed by somebody else");
     let package = check(&engine, "package", "a", json!({})).unwrap();
-    known.read_state(&cx, &package).unwrap();
+    known.read_state(&cx.bind(&package)).unwrap();
     assert_eq!(system.recorded_command_lines().len(), 2);
 }
 

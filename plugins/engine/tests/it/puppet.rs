@@ -200,11 +200,11 @@ fn refresh_runs_the_provider_and_autorequires_are_returned() {
     let system = RealSystem::new("/".into());
     let cx = ResourceContext::new(&system, CancelFlag::default());
     assert!(kv.supports_refresh());
-    kv.refresh(&cx, &resource).unwrap();
+    kv.refresh(&cx.bind(&resource)).unwrap();
     assert!(node.directory.path().join("kv.json.restarted").exists());
     let file = node.file().display().to_string();
     assert_eq!(kv.autorequires(&resource, &()), [("file", file)]);
-    assert_eq!(kv.provider_name(&cx, &resource).as_deref(), Some("json"));
+    assert_eq!(kv.provider_name(&cx.bind(&resource)).as_deref(), Some("json"));
 }
 
 #[test]
@@ -225,10 +225,10 @@ fn files_cached_by_providers_are_read_again() {
     )
     .unwrap();
     let messages = || -> Vec<String> {
-        let plan = host.read_and_plan(&cx, &resource).unwrap();
+        let plan = host.read_and_plan(&cx.bind(&resource)).unwrap();
         plan.changes.iter().map(|change| change.message.clone()).collect()
     };
-    let plan = host.read_and_plan(&cx, &resource).unwrap();
+    let plan = host.read_and_plan(&cx.bind(&resource)).unwrap();
     plan.changes.iter().for_each(|change| host.apply_change(&cx, &plan, change).unwrap());
     assert_eq!(messages(), [""; 0]);
     std::fs::write(&hosts, "10.0.0.9\tother\n10.0.0.2\ta.example\n").unwrap();

@@ -190,7 +190,7 @@ fn declared_bucket_is_used_by_files_of_the_same_run() {
         system.add_file("/srv/x", bucket);
         let words = json!({"content": "new", "backup": bucket});
         let file = check(&engine, "file", "/srv/x", words).unwrap();
-        let plan = known.plan(&file, &known.read_state(&cx, &file).unwrap());
+        let plan = known.plan(&file, &known.read_state(&cx.bind(&file)).unwrap());
         known.apply_change(&cx, &plan, &plan.changes[0]).unwrap();
         let sum =
             muster_engine::providers::digest::ChecksumKind::Sha256.hex_checksum(bucket.as_bytes());

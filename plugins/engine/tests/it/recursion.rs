@@ -223,10 +223,10 @@ fn puppet_urls_need_a_source_resolver() {
     let cx = ResourceContext::new(&*scratch.system, CancelFlag::default()).with_sources(&Modules);
     let types = muster_engine::types::builtin_types();
     let known = types.iter().find(|known| known.schema().type_name == "file").unwrap();
-    let plan = known.plan(&resource, &known.read_state(&cx, &resource).unwrap());
+    let plan = known.plan(&resource, &known.read_state(&cx.bind(&resource)).unwrap());
     known.apply_change(&cx, &plan, &plan.changes[0]).unwrap();
     assert_eq!(scratch.text("/tmp/a"), "abc");
     let tree = file("/tmp/d", json!({"source": "puppet:///modules/web/conf", "recurse": "remote"}));
-    let children = known.generate_resources(&cx, &tree, &()).unwrap();
+    let children = known.generate_resources(&cx.bind(&tree), &()).unwrap();
     assert_eq!(titles(&children), ["/tmp/d/a"]);
 }

@@ -293,8 +293,8 @@ fn commands_of_the_resource_replace_those_of_systemctl() {
         system.script_output(&["/bin/sh", "-c"], output(0, ""));
         let resource = check(&engine, "service", "nginx", lines.clone()).unwrap();
         let cx = ResourceContext::new(&system, CancelFlag::default());
-        let provider = choose_provider(&cx, &resource).unwrap();
-        provider.run_operation(&cx, &resource, operation).unwrap();
+        let provider = choose_provider(&cx.bind(&resource)).unwrap();
+        provider.run_operation(&cx.bind(&resource), operation).unwrap();
         assert_eq!(changing_commands(&system), [format!("/bin/sh -c {command}")]);
     }
 }
@@ -336,8 +336,8 @@ fn restart_uses_the_script_only_with_hasrestart() {
         let resource = check(&scratch.engine, "service", "httpd", words.clone()).unwrap();
         let system = RealSystem::new(scratch.path("/"));
         let cx = ResourceContext::new(&system, CancelFlag::default());
-        let provider = choose_provider(&cx, &resource).unwrap();
-        provider.run_operation(&cx, &resource, ServiceOperation::Restart).unwrap();
+        let provider = choose_provider(&cx.bind(&resource)).unwrap();
+        provider.run_operation(&cx.bind(&resource), ServiceOperation::Restart).unwrap();
         let told = scratch.text("/tmp/told");
         assert_eq!(told.lines().collect::<Vec<_>>(), calls, "{words}");
     }

@@ -163,7 +163,7 @@ pub(crate) fn generate(
 ) -> Result<Vec<Resource>, EngineError> {
     let types = muster_engine::types::builtin_types();
     let known = types.iter().find(|known| known.schema().type_name == resource.type_name).unwrap();
-    known.generate_resources(cx, resource, others)
+    known.generate_resources(&cx.bind(resource), others)
 }
 
 /// The automatic dependencies of a resource.

@@ -136,13 +136,13 @@ impl RunDriver {
         let cancel = CancelFlag::default();
         let flag = cancel.clone();
         let mut work = tokio::task::spawn_blocking(move || {
-            let run_identity = (host.as_str(), id);
             native::apply_catalog(
                 &system,
                 &engine,
                 catalog.as_deref(),
                 &run_options,
-                run_identity,
+                &host,
+                id,
                 cancel,
             )
         });

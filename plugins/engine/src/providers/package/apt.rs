@@ -3,35 +3,29 @@
 
 use super::{OutdatedPackage, PackageOperation, PackageProvider, PackageState, dpkg, tool};
 use crate::error::Result;
-use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 #[derive(Debug)]
 pub struct AptPackageProvider;
 
 impl PackageProvider for AptPackageProvider {
-    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
-        dpkg::query_package(cx, resource)
+    fn query_package(&self, resource: &BoundResource<'_>) -> Result<PackageState> {
+        dpkg::query_package(resource)
     }
 
-    fn candidate_version(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Option<String>> {
-        let output = tool::run_tool(cx, resource, &["apt-cache", "policy", "--", &resource.name])?;
+    fn candidate_version(&self, resource: &BoundResource<'_>) -> Result<Option<String>> {
+        let output = tool::run_tool(resource, &["apt-cache", "policy", "--", &resource.name])?;
         let output = tool::require_success(resource, "apt-cache policy", output)?;
         Ok(parse_candidate(&output.combined_text()))
     }
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: PackageOperation<'_>,
     ) -> Result<()> {
         let name = resource.name.as_str();
-        preseed_answers(cx, resource, operation)?;
+        preseed_answers(resource, operation)?;
         let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
         let exact = operation.version().map(|version| format!("{name}={version}"));
         let mut argv = vec!["apt-get", "-q", "-y"];
@@ -50,46 +44,34 @@ impl PackageProvider for AptPackageProvider {
             PackageOperation::Hold => argv = vec!["apt-mark", "hold", name],
             PackageOperation::Unhold => argv = vec!["apt-mark", "unhold", name],
         }
-        tool::run_change(cx, resource, &argv)
+        tool::run_change(resource, &argv)
     }
 
-    fn list_packages(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<PackageState>> {
-        dpkg::list_packages(cx, resource).map(|list| dpkg::without_architectures(&list))
+    fn list_packages(&self, resource: &BoundResource<'_>) -> Result<Vec<PackageState>> {
+        dpkg::list_packages(resource).map(|list| dpkg::without_architectures(&list))
     }
 
-    fn list_outdated(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<OutdatedPackage>> {
-        dpkg::require_database(cx, resource)?;
+    fn list_outdated(&self, resource: &BoundResource<'_>) -> Result<Vec<OutdatedPackage>> {
+        dpkg::require_database(resource)?;
         // Simulation only, without the lock, so that it does not block real installations.
         let argv = ["apt-get", "-q", "-s", "-o", "Debug::NoLocking=true", "dist-upgrade"];
-        let output = tool::run_query(cx, resource, &argv)?;
+        let output = tool::run_query(resource, &argv)?;
         Ok(parse_outdated(&output.stdout_text()))
     }
 
-    fn refresh_lists(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
-        dpkg::require_database(cx, resource)?;
+    fn refresh_lists(&self, resource: &BoundResource<'_>) -> Result<String> {
+        dpkg::require_database(resource)?;
         // Without this option apt exits with 0 even if no source could be reached.
         let argv = ["apt-get", "-q", "-y", "-o", "APT::Update::Error-Mode=any", "update"];
-        tool::run_query(cx, resource, &argv).map(|output| output.combined_text())
+        tool::run_query(resource, &argv).map(|output| output.combined_text())
     }
 }
 
 /// Preseeds the debconf answers of the package.
-fn preseed_answers(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    operation: PackageOperation<'_>,
-) -> Result<()> {
+fn preseed_answers(resource: &BoundResource<'_>, operation: PackageOperation<'_>) -> Result<()> {
     match resource.get_text("responsefile") {
         Some(file) if !matches!(operation, PackageOperation::Hold | PackageOperation::Unhold) => {
-            tool::run_change(cx, resource, &["debconf-set-selections", "--", file])
+            tool::run_change(resource, &["debconf-set-selections", "--", file])
         }
         _ => Ok(()),
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 pub(super) const DPKG_STATUS_FILE: &str = "/var/lib/dpkg/status";
 const PROVIDES_FORMAT: &str = "${Status} ${Package} ${Version} [${Provides}]\\n";
@@ -18,26 +18,21 @@ const LIST_FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 pub struct DpkgPackageProvider;
 
 impl PackageProvider for DpkgPackageProvider {
-    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
-        query_package(cx, resource)
+    fn query_package(&self, resource: &BoundResource<'_>) -> Result<PackageState> {
+        query_package(resource)
     }
 
     /// The version in the package file.
-    fn candidate_version(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Option<String>> {
+    fn candidate_version(&self, resource: &BoundResource<'_>) -> Result<Option<String>> {
         let source = tool::source_file(resource, "dpkg")?;
-        let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
+        let output = tool::run_tool(resource, &["dpkg-deb", "--show", "--", source])?;
         let text = tool::require_success(resource, "dpkg-deb --show", output)?.stdout_text();
         Ok(text.trim_end().split_once('\t').map(|(_, version)| version.to_owned()))
     }
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: PackageOperation<'_>,
     ) -> Result<()> {
         let name = resource.name.as_str();
@@ -48,18 +43,14 @@ impl PackageProvider for DpkgPackageProvider {
             }
             PackageOperation::Remove => &["dpkg", "-r", "--", name],
             PackageOperation::Purge => &["dpkg", "--purge", "--", name],
-            PackageOperation::Hold => return set_selection(cx, resource, "hold"),
-            PackageOperation::Unhold => return set_selection(cx, resource, "install"),
+            PackageOperation::Hold => return set_selection(resource, "hold"),
+            PackageOperation::Unhold => return set_selection(resource, "install"),
         };
-        tool::run_change(cx, resource, argv)
+        tool::run_change(resource, argv)
     }
 
-    fn list_packages(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<PackageState>> {
-        list_packages(cx, resource).map(|list| without_architectures(&list))
+    fn list_packages(&self, resource: &BoundResource<'_>) -> Result<Vec<PackageState>> {
+        list_packages(resource).map(|list| without_architectures(&list))
     }
 }
 
@@ -72,30 +63,26 @@ pub(super) fn conffile_flag(resource: &Resource) -> &'static str {
     }
 }
 
-fn set_selection(cx: &ResourceContext<'_>, resource: &Resource, selection: &str) -> Result<()> {
-    let mut command = tool::build_command(cx, &["dpkg", "--set-selections"]);
+fn set_selection(resource: &BoundResource<'_>, selection: &str) -> Result<()> {
+    let mut command = tool::build_command(resource.cx, &["dpkg", "--set-selections"]);
     command.stdin = format!("{} {selection}\n", resource.name).into_bytes();
-    tool::run_change_command(cx, resource, &command).map(drop)
+    tool::run_change_command(resource, &command).map(drop)
 }
 
 /// All packages known to dpkg; cached until its database changes.
-pub(super) fn list_packages(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Arc<Vec<PackageState>>> {
-    require_database(cx, resource)?;
-    query_database(cx, resource, "dpkg", LIST_FORMAT, parse_all)
+pub(super) fn list_packages(resource: &BoundResource<'_>) -> Result<Arc<Vec<PackageState>>> {
+    require_database(resource)?;
+    query_database(resource, "dpkg", LIST_FORMAT, parse_all)
 }
 
 fn query_database(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     key: &str,
     format: &str,
     parse: fn(&str) -> Vec<PackageState>,
 ) -> Result<Arc<Vec<PackageState>>> {
-    list_cache::cached_list(cx, resource, key, Path::new(DPKG_STATUS_FILE), || {
-        let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", format])?;
+    list_cache::cached_list(resource, key, Path::new(DPKG_STATUS_FILE), || {
+        let output = tool::run_tool(resource, &["dpkg-query", "-W", "-f", format])?;
         // 1: no packages are known.
         if !matches!(output.code, 0 | 1) {
             return Err(tool::tool_error(resource, "dpkg-query", &output));
@@ -113,12 +100,12 @@ pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> 
 }
 
 /// State of one package; with `allow_virtual`, also of a package that provides the name.
-pub(super) fn query_package(cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
-    let found = find_package(&list_packages(cx, resource)?, &resource.name);
+pub(super) fn query_package(resource: &BoundResource<'_>) -> Result<PackageState> {
+    let found = find_package(&list_packages(resource)?, &resource.name);
     if found.status != PackageInstallStatus::Purged || !resource.get_flag("allow_virtual") {
         return Ok(found);
     }
-    let provided = query_database(cx, resource, "dpkg provides", PROVIDES_FORMAT, parse_provides)?;
+    let provided = query_database(resource, "dpkg provides", PROVIDES_FORMAT, parse_provides)?;
     Ok(find_package(&provided, &resource.name))
 }
 
@@ -134,8 +121,8 @@ pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
     PackageState { name: name.to_owned(), ..best }
 }
 
-pub(super) fn require_database(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-    let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
+pub(super) fn require_database(resource: &BoundResource<'_>) -> Result<()> {
+    let found = resource.cx.system.metadata(Path::new(DPKG_STATUS_FILE));
     if found.during(resource, format_args!("inspecting {DPKG_STATUS_FILE}"))?.is_none() {
         let problem = format!(
             "no package database at {DPKG_STATUS_FILE}; on a system without dpkg, specify another `provider`"

@@ -7,7 +7,7 @@ use muster_system::CommandOutput;
 use super::{PackageOperation, PackageProvider, PackageState, list_cache, tool};
 use crate::error::Result;
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 /// Describes one package manager.
 pub(super) trait LanguageTool: Sync {
@@ -41,9 +41,9 @@ pub(super) trait LanguageTool: Sync {
 
 impl<T: LanguageTool> PackageProvider for T {
     /// If several versions are installed, the desired one, or else the first.
-    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
+    fn query_package(&self, resource: &BoundResource<'_>) -> Result<PackageState> {
         let name = T::normalise_name(&resource.name);
-        let all = self.list_packages(cx, resource)?;
+        let all = self.list_packages(resource)?;
         let versions = || all.iter().filter(|package| T::normalise_name(&package.name) == name);
         let desired = resource.get_text("ensure").unwrap_or_default();
         let found = versions().find(|package| package.status.version() == Some(desired));
@@ -52,25 +52,20 @@ impl<T: LanguageTool> PackageProvider for T {
         Ok(PackageState { name: resource.name.clone(), ..found.unwrap_or_else(absent) })
     }
 
-    fn candidate_version(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Option<String>> {
-        let program = tool::find_program(cx, resource, self.program_names())?;
+    fn candidate_version(&self, resource: &BoundResource<'_>) -> Result<Option<String>> {
+        let program = tool::find_program(resource, self.program_names())?;
         let arguments = T::candidate_arguments(resource);
         let argv: Vec<&str> =
             std::iter::once(&program).chain(&arguments).map(String::as_str).collect();
-        T::parse_candidate(resource, &tool::run_query(cx, resource, &argv)?)
+        T::parse_candidate(resource, &tool::run_query(resource, &argv)?)
     }
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: PackageOperation<'_>,
     ) -> Result<()> {
-        let program = tool::find_program(cx, resource, self.program_names())?;
+        let program = tool::find_program(resource, self.program_names())?;
         let installed;
         let arguments = match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
@@ -83,23 +78,19 @@ impl<T: LanguageTool> PackageProvider for T {
             }
         };
         let argv = [vec![program.as_str()], arguments].concat();
-        let output = tool::run_change_command(cx, resource, &tool::build_command(cx, &argv))?;
+        let output = tool::run_change_command(resource, &tool::build_command(resource.cx, &argv))?;
         match T::ERROR_MARK.filter(|mark| output.combined_text().contains(mark)) {
             Some(_) => Err(tool::tool_error(resource, &argv.join(" "), &output)),
             None => Ok(()),
         }
     }
 
-    fn list_packages(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<PackageState>> {
-        let program = tool::find_program(cx, resource, self.program_names())?;
+    fn list_packages(&self, resource: &BoundResource<'_>) -> Result<Vec<PackageState>> {
+        let program = tool::find_program(resource, self.program_names())?;
         let key = format!("{} {program}", T::NAME);
-        let list = list_cache::cached_list(cx, resource, &key, Path::new(&program), || {
+        let list = list_cache::cached_list(resource, &key, Path::new(&program), || {
             let argv = [&[program.as_str()], T::LIST_ARGUMENTS].concat();
-            let output = tool::run_tool(cx, resource, &argv)?;
+            let output = tool::run_tool(resource, &argv)?;
             if !T::LIST_MAY_FAIL && !output.is_success() {
                 return Err(tool::tool_error(resource, &argv.join(" "), &output));
             }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use super::PackageState;
 use crate::error::{DescribeOperation as _, Result};
-use crate::resource::Resource;
-use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
+use crate::resource_type::{BoundResource, FileFingerprint, file_fingerprint};
 
 /// A list, and the fingerprint of the database when it was read.
 type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
@@ -31,20 +30,19 @@ impl PackageListCache {
 /// The cached list of that tool if nothing was changed by this engine and its database file is unchanged; otherwise
 /// calls `query`.
 pub(crate) fn cached_list(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     tool: &str,
     database: &Path,
     query: impl FnOnce() -> Result<Vec<PackageState>>,
 ) -> Result<Arc<Vec<PackageState>>> {
     // A program known only by name has no known database file.
     let fingerprint = if database.is_absolute() {
-        file_fingerprint(cx.system, database)
+        file_fingerprint(resource.cx.system, database)
             .during(resource, format_args!("inspecting {}", database.display()))?
     } else {
         None
     };
-    let lists = &cx.cache.packages.lists;
+    let lists = &resource.cx.cache.packages.lists;
     if let Some((cached_fingerprint, list)) = lists.borrow().get(tool)
         && *cached_fingerprint == fingerprint
     {

@@ -13,8 +13,7 @@ pub mod rpm_version;
 mod tool;
 
 use crate::error::{EngineError, Result};
-use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageState {
@@ -86,41 +85,28 @@ pub struct OutdatedPackage {
 }
 
 pub trait PackageProvider: Sync {
-    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState>;
+    fn query_package(&self, resource: &BoundResource<'_>) -> Result<PackageState>;
 
     /// Newest installable version; `None` if no source offers the package.
-    fn candidate_version(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Option<String>>;
+    fn candidate_version(&self, resource: &BoundResource<'_>) -> Result<Option<String>>;
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: PackageOperation<'_>,
     ) -> Result<()>;
 
-    fn list_packages(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<PackageState>>;
+    fn list_packages(&self, resource: &BoundResource<'_>) -> Result<Vec<PackageState>>;
 
     /// Packages that a full upgrade would change, according to the current package lists, sorted by
     /// name. Excludes held packages. The resource is used only in error messages.
-    fn list_outdated(
-        &self,
-        _: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<OutdatedPackage>> {
+    fn list_outdated(&self, resource: &BoundResource<'_>) -> Result<Vec<OutdatedPackage>> {
         let problem = "this provider cannot list outdated packages";
         Err(EngineError::failed(resource, problem))
     }
 
     /// Updates the package lists and returns the tool's output. An unreachable source is an error.
-    fn refresh_lists(&self, _: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
+    fn refresh_lists(&self, resource: &BoundResource<'_>) -> Result<String> {
         let problem = "this provider has no package lists to refresh";
         Err(EngineError::failed(resource, problem))
     }

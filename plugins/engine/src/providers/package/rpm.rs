@@ -7,8 +7,7 @@ use std::sync::Arc;
 use super::rpm_version::compare_versions;
 use super::{PackageOperation, PackageProvider, PackageState, list_cache, tool};
 use crate::error::{EngineError, Result};
-use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 const RPM_DATABASE: &str = "/var/lib/rpm";
 const QUERY_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}}:{0}| %{VERSION} %{RELEASE} %{ARCH}\\n";
@@ -24,36 +23,31 @@ pub enum RpmPackageProvider {
 }
 
 impl PackageProvider for RpmPackageProvider {
-    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
-        Ok(find_package(&list_installed(cx, resource)?, &resource.name))
+    fn query_package(&self, resource: &BoundResource<'_>) -> Result<PackageState> {
+        Ok(find_package(&list_installed(resource)?, &resource.name))
     }
 
     /// The newer version offered, or the installed one. For a package that is not installed, the tool selects
     /// the newest version at installation.
-    fn candidate_version(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Option<String>> {
-        let updates = self.list_updates(cx, resource)?;
+    fn candidate_version(&self, resource: &BoundResource<'_>) -> Result<Option<String>> {
+        let updates = self.list_updates(resource)?;
         let mut status = find_package(&updates, &resource.name).status;
         if status.version().is_none() {
-            status = self.query_package(cx, resource)?.status;
+            status = self.query_package(resource)?.status;
         }
         Ok(Some(status.version().unwrap_or("latest").to_owned()))
     }
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: PackageOperation<'_>,
     ) -> Result<()> {
         let name = resource.name.as_str();
         let options = || resource.get_list("uninstall_options");
         let argv = match (operation, self) {
             (PackageOperation::Install | PackageOperation::InstallVersion(_), _) => {
-                return self.install_package(cx, resource, operation.version());
+                return self.install_package(resource, operation.version());
             }
             (PackageOperation::Remove, Self::Zypper) => {
                 [vec!["zypper", "remove", "--no-confirm"], options(), vec![name]].concat()
@@ -68,19 +62,15 @@ impl PackageProvider for RpmPackageProvider {
                 return Err(tool::hold_unsupported_error(resource, self.program_name()));
             }
         };
-        tool::run_change(cx, resource, &argv)
+        tool::run_change(resource, &argv)
     }
 
-    fn list_packages(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<PackageState>> {
+    fn list_packages(&self, resource: &BoundResource<'_>) -> Result<Vec<PackageState>> {
         let bare = |package: &PackageState| PackageState {
             name: without_architecture(&package.name).to_owned(),
             ..package.clone()
         };
-        Ok(list_installed(cx, resource)?.iter().map(bare).collect())
+        Ok(list_installed(resource)?.iter().map(bare).collect())
     }
 }
 
@@ -93,12 +83,7 @@ impl RpmPackageProvider {
         }
     }
 
-    fn install_package(
-        self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-        version: Option<&str>,
-    ) -> Result<()> {
+    fn install_package(self, resource: &BoundResource<'_>, version: Option<&str>) -> Result<()> {
         let name = &resource.name;
         let source = resource.get_text("source").filter(|_| self != Self::Zypper);
         let spec = match (source, version) {
@@ -114,9 +99,9 @@ impl RpmPackageProvider {
                 argv.push("--oldpackage");
             }
             argv.push(&spec);
-            return tool::run_change(cx, resource, &argv);
+            return tool::run_change(resource, &argv);
         }
-        let found = self.query_package(cx, resource)?.status;
+        let found = self.query_package(resource)?.status;
         let subcommand = match (found.version(), version) {
             (None, _) => "install",
             (Some(found), Some(version)) if compare_versions(version, found).is_lt() => "downgrade",
@@ -126,9 +111,9 @@ impl RpmPackageProvider {
         let mut argv = vec![self.program_name(), "-q", "-y"];
         argv.extend(resource.get_list("install_options"));
         argv.extend([subcommand, &spec]);
-        tool::run_change(cx, resource, &argv)?;
+        tool::run_change(resource, &argv)?;
         // The tools exit with 0 even if the version does not exist, so the result is checked.
-        let after = self.query_package(cx, resource)?.status;
+        let after = self.query_package(resource)?.status;
         let problem = match (after.version(), version) {
             (None, _) => format!("Could not find package {name}"),
             (Some(found), Some(version)) if compare_versions(version, found).is_ne() => {
@@ -140,18 +125,14 @@ impl RpmPackageProvider {
     }
 
     /// Available updates; queried once per run.
-    fn list_updates(
-        self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Arc<Vec<PackageState>>> {
+    fn list_updates(self, resource: &BoundResource<'_>) -> Result<Arc<Vec<PackageState>>> {
         let key = format!("{} updates", self.program_name());
-        list_cache::cached_list(cx, resource, &key, Path::new(RPM_DATABASE), || {
+        list_cache::cached_list(resource, &key, Path::new(RPM_DATABASE), || {
             let argv = match self {
                 Self::Zypper => ["zypper", "--quiet", "list-updates"],
                 _ => [self.program_name(), "-q", "check-update"],
             };
-            let output = tool::run_tool(cx, resource, &argv)?;
+            let output = tool::run_tool(resource, &argv)?;
             // 100: updates are available.
             if !matches!(output.code, 0 | 100) {
                 return Err(tool::tool_error(resource, &argv.join(" "), &output));
@@ -163,9 +144,9 @@ impl RpmPackageProvider {
 }
 
 /// All packages known to rpm; cached until a change.
-fn list_installed(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Arc<Vec<PackageState>>> {
-    list_cache::cached_list(cx, resource, "rpm", Path::new(RPM_DATABASE), || {
-        let output = tool::run_tool(cx, resource, &["rpm", "-qa", "--qf", QUERY_FORMAT])?;
+fn list_installed(resource: &BoundResource<'_>) -> Result<Arc<Vec<PackageState>>> {
+    list_cache::cached_list(resource, "rpm", Path::new(RPM_DATABASE), || {
+        let output = tool::run_tool(resource, &["rpm", "-qa", "--qf", QUERY_FORMAT])?;
         let text = tool::require_success(resource, "rpm -qa", output)?.stdout_text();
         Ok(text.lines().filter_map(parse_line).collect())
     })

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{BoundResource, ResourceContext};
 
 /// Timeout of one call: allows for a large upgrade over a slow link.
 const TOOL_TIMEOUT: Duration = Duration::from_hours(1);
@@ -38,21 +38,13 @@ pub(super) fn build_command(cx: &ResourceContext<'_>, argv: &[&str]) -> Command 
 }
 
 /// Runs a tool; the caller checks the exit code.
-pub(super) fn run_tool(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<CommandOutput> {
-    run_tool_command(cx, resource, &build_command(cx, argv))
+pub(super) fn run_tool(resource: &BoundResource<'_>, argv: &[&str]) -> Result<CommandOutput> {
+    run_tool_command(resource, &build_command(resource.cx, argv))
 }
 
 /// Like `run_tool`, but fails on a non-zero exit code.
-pub(super) fn run_query(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<CommandOutput> {
-    require_success(resource, &argv.join(" "), run_tool(cx, resource, argv)?)
+pub(super) fn run_query(resource: &BoundResource<'_>, argv: &[&str]) -> Result<CommandOutput> {
+    require_success(resource, &argv.join(" "), run_tool(resource, argv)?)
 }
 
 pub(super) fn require_success(
@@ -65,32 +57,26 @@ pub(super) fn require_success(
 
 /// Like `run_tool`, for a prepared command.
 pub(super) fn run_tool_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     command: &Command,
 ) -> Result<CommandOutput> {
     let operation = format!("running {}", command.argv.join(" "));
-    cx.system.run_command(command).during(resource, operation)
+    resource.cx.system.run_command(command).during(resource, operation)
 }
 
 /// Runs a command that changes packages and fails on a non-zero exit code. Clears the package cache.
-pub(super) fn run_change(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<()> {
-    run_change_command(cx, resource, &build_command(cx, argv)).map(drop)
+pub(super) fn run_change(resource: &BoundResource<'_>, argv: &[&str]) -> Result<()> {
+    run_change_command(resource, &build_command(resource.cx, argv)).map(drop)
 }
 
 /// Like `run_change`, for a prepared command; returns its output. The tool is never interrupted: it would leave packages half-configured.
 pub(super) fn run_change_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     command: &Command,
 ) -> Result<CommandOutput> {
-    cx.cache.packages.clear();
+    resource.cx.cache.packages.clear();
     let command = &Command { uninterrupted: true, ..command.clone() };
-    let output = run_tool_command(cx, resource, command)?;
+    let output = run_tool_command(resource, command)?;
     require_success(resource, &command.argv.join(" "), output)
 }
 
@@ -170,11 +156,8 @@ fn is_requested(resource: &Resource, name: &str) -> bool {
 }
 
 /// The program to run: `command`, or the first of these names that is installed.
-pub(super) fn find_program(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    names: &[&str],
-) -> Result<String> {
+pub(super) fn find_program(resource: &BoundResource<'_>, names: &[&str]) -> Result<String> {
+    let cx = resource.cx;
     if let Some(command) = resource.get_text("command").filter(|word| *word != "default") {
         return Ok(command.to_owned());
     }

@@ -22,7 +22,7 @@ use super::paths;
 use crate::error::{EngineError, Result};
 use crate::plan::{ResourcePlan, ResourceState, is_absent};
 use crate::resource::{Resource, ResourceValues, name_values};
-use crate::resource_type::{AutoRequire, ResourceContext};
+use crate::resource_type::{AutoRequire, BoundResource, ResourceContext};
 use crate::schema::{AttributeSchema, TypeSchema};
 
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -87,13 +87,10 @@ impl ParsedFile {
     }
 
     /// The state of a resource: `ensure`, the file path, and its record.
-    pub fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState> {
-        let document =
-            self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
+    pub fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        let document = self
+            .load_document(resource.cx.system)
+            .map_err(self.error_during("reading", resource))?;
         let record = self.select_record(&document, resource).and_then(|at| document.get(at));
         Ok(record.map_or_else(ResourceState::absent, |record| self.record_state(record)))
     }

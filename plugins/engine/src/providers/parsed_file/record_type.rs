@@ -4,7 +4,9 @@ use super::{ParsedFile, RecordFormat};
 use crate::error::{DescribeOperation as _, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValues};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType,
+};
 use crate::schema::{AttributeKind, TypeSchema};
 
 /// A type with one record per resource, in the file that the property `target` names.
@@ -38,8 +40,8 @@ impl ResourceType for RecordResourceType {
         (self.check)(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        self.target_file(resource).read_state(cx, resource)
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        self.target_file(resource).read_state(resource)
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {

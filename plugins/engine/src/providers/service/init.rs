@@ -13,7 +13,7 @@ use super::{
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{BoundResource, ResourceContext};
 
 const SCRIPT_DIRECTORY: &str = "/etc/init.d";
 /// Run levels in which a service is started, and in which it is stopped, as in Debian.
@@ -26,22 +26,22 @@ const BOOT_RUNLEVEL: &str = "S";
 pub struct InitServiceProvider;
 
 impl ServiceProvider for InitServiceProvider {
-    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
+    fn query_service(&self, resource: &BoundResource<'_>) -> Result<ServiceState> {
         let script = script_path(resource);
-        let script_exists = paths::follow_links(cx.system, Path::new(&script))
+        let script_exists = paths::follow_links(resource.cx.system, Path::new(&script))
             .during(resource, format_args!("inspecting {script}"))?
             .is_some();
         let is_set = |name| resource.get(name).is_some();
         let has_commands = (is_set("start") && is_set("stop")) || is_set("binary");
         let missing = !script_exists && !has_commands;
-        let running = if let Some(running) = query_status_line(cx, resource)? {
+        let running = if let Some(running) = query_status_line(resource)? {
             running
         } else if resource.get_text("hasstatus") == Some("false") || !script_exists {
-            !missing && in_process_table(cx, resource)?
+            !missing && in_process_table(resource)?
         } else {
-            run_program(cx, resource, &[&script, "status"])?.is_success()
+            run_program(resource, &[&script, "status"])?.is_success()
         };
-        let enabled = !runlevel_links(cx, &resource.name, 'S')
+        let enabled = !runlevel_links(resource.cx, &resource.name, 'S')
             .during(resource, "inspecting /etc/rc?.d")?
             .is_empty();
         let searched = format!("an init script {script} (systemd does not run on this machine)");
@@ -51,15 +51,14 @@ impl ServiceProvider for InitServiceProvider {
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: ServiceOperation,
     ) -> Result<()> {
         let run_verb = |verb: &str| {
             let binary = resource.get_text("binary").filter(|_| verb == "start");
             match resource.get_text(verb).or(binary) {
-                Some(line) => run_line(cx, resource, line),
-                None => run_checked(cx, resource, &[&script_path(resource), verb]),
+                Some(line) => run_line(resource, line),
+                None => run_checked(resource, &[&script_path(resource), verb]),
             }
         };
         match operation {
@@ -76,8 +75,8 @@ impl ServiceProvider for InitServiceProvider {
                 run_verb("stop")?;
                 run_verb("start")
             }
-            ServiceOperation::Enable => set_enabled(cx, resource, true),
-            ServiceOperation::Disable => set_enabled(cx, resource, false),
+            ServiceOperation::Enable => set_enabled(resource, true),
+            ServiceOperation::Disable => set_enabled(resource, false),
             ServiceOperation::Mask => {
                 let problem = "init scripts cannot be masked; use `enable=false`";
                 Err(EngineError::failed(resource, problem))
@@ -85,9 +84,9 @@ impl ServiceProvider for InitServiceProvider {
         }
     }
 
-    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
+    fn list_names(&self, resource: &BoundResource<'_>) -> Result<Vec<String>> {
         let operation = format!("listing {SCRIPT_DIRECTORY}");
-        let names = found_or_none(cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)))
+        let names = found_or_none(resource.cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)))
             .during(resource, operation)?
             .unwrap_or_default();
         // Files of the init system itself, and leftovers of upgrades.
@@ -105,9 +104,9 @@ fn script_path(resource: &Resource) -> String {
 }
 
 /// Whether the pattern matches the command line of any process.
-fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
+fn in_process_table(resource: &BoundResource<'_>) -> Result<bool> {
     let pattern = process_pattern(resource)?;
-    let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
+    let output = run_program(resource, &["ps", "-eo", "args="])?;
     Ok(output.is_success() && output.stdout_text().lines().any(|line| pattern.is_match(line)))
 }
 
@@ -149,13 +148,13 @@ fn links_in_level(
 }
 
 /// `update-rc.d` handles dependencies between services; in a scratch root the links are created here.
-fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<()> {
-    if cx.system.root() == Path::new("/") {
+fn set_enabled(resource: &BoundResource<'_>, on: bool) -> Result<()> {
+    if resource.cx.system.root() == Path::new("/") {
         let verb = if on { "enable" } else { "disable" };
-        run_checked(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;
-        return run_checked(cx, resource, &["update-rc.d", &resource.name, verb]);
+        run_checked(resource, &["update-rc.d", &resource.name, "defaults"])?;
+        return run_checked(resource, &["update-rc.d", &resource.name, verb]);
     }
-    replace_runlevel_links(cx, &resource.name, on)
+    replace_runlevel_links(resource.cx, &resource.name, on)
         .during(resource, "changing the links in /etc/rc?.d")
 }
 

@@ -12,7 +12,7 @@ use muster_system::{Command, CommandOutput};
 
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 /// Set by an undo, and no attribute of a request: `enable=false` removes a mask, too.
 pub(crate) const UNMASK: &str = "unmask";
@@ -27,11 +27,6 @@ pub struct ServiceState {
 }
 
 impl ServiceState {
-    /// A service that cannot be started at boot.
-    fn unmanaged(running: bool) -> Self {
-        Self { missing: None, running, enable: "unmanaged".to_owned() }
-    }
-
     /// Returns `self`, or an error listing the places searched.
     pub fn require_known(self, resource: &Resource) -> Result<Self> {
         match &self.missing {
@@ -59,41 +54,49 @@ pub enum ServiceOperation {
 }
 
 pub trait ServiceProvider: fmt::Debug {
-    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState>;
+    fn query_service(&self, resource: &BoundResource<'_>) -> Result<ServiceState>;
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: ServiceOperation,
     ) -> Result<()>;
 
     /// The names of all services; none by default.
-    fn list_names(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<Vec<String>> {
+    fn list_names(&self, _: &BoundResource<'_>) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 }
 
 /// Runs a program; the caller checks the exit code.
-pub(super) fn run_program(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<CommandOutput> {
+pub(super) fn run_program(resource: &BoundResource<'_>, argv: &[&str]) -> Result<CommandOutput> {
     let mut command = Command::new(argv.iter().copied());
-    command.cancel = cx.cancel.clone();
-    cx.system.run_command(&command).during(resource, format_args!("running {}", argv.join(" ")))
+    command.cancel = resource.cx.cancel.clone();
+    resource
+        .cx
+        .system
+        .run_command(&command)
+        .during(resource, format_args!("running {}", argv.join(" ")))
 }
 
 /// Whether the command line in `status` says that the service is running; `None` without one.
-fn query_status_line(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<bool>> {
-    let run = |line| run_program(cx, resource, &["/bin/sh", "-c", line]);
+fn query_status_line(resource: &BoundResource<'_>) -> Result<Option<bool>> {
+    let run = |line| run_program(resource, &["/bin/sh", "-c", line]);
     Ok(resource.get_text("status").map(run).transpose()?.map(|output| output.is_success()))
 }
 
+/// The state of a service that cannot be started at boot; without a status line, it runs if its process is found.
+fn query_unmanaged(
+    resource: &BoundResource<'_>,
+    has_process: impl FnOnce() -> Result<bool>,
+) -> Result<ServiceState> {
+    let running = query_status_line(resource)?.map_or_else(has_process, Ok)?;
+    Ok(ServiceState { missing: None, running, enable: "unmanaged".to_owned() })
+}
+
 /// Runs a command line in a shell and fails on a non-zero exit code.
-fn run_line(cx: &ResourceContext<'_>, resource: &Resource, line: &str) -> Result<()> {
-    run_checked(cx, resource, &["/bin/sh", "-c", line])
+fn run_line(resource: &BoundResource<'_>, line: &str) -> Result<()> {
+    run_checked(resource, &["/bin/sh", "-c", line])
 }
 
 /// The line that starts a service without a script.
@@ -114,12 +117,8 @@ fn process_pattern(resource: &Resource) -> Result<regex::Regex> {
 }
 
 /// Runs a program and fails on a non-zero exit code.
-pub(super) fn run_checked(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<()> {
-    let output = run_program(cx, resource, argv)?;
+pub(super) fn run_checked(resource: &BoundResource<'_>, argv: &[&str]) -> Result<()> {
+    let output = run_program(resource, argv)?;
     if output.is_success() {
         return Ok(());
     }

@@ -12,12 +12,12 @@ use muster_system::process::wait_until;
 use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 
 use super::{
-    ServiceOperation, ServiceProvider, ServiceState, query_status_line, run_line, start_line,
+    ServiceOperation, ServiceProvider, ServiceState, query_unmanaged, run_line, start_line,
 };
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 const SERVICES_DIRECTORY: &str = "/var/lib/muster/services";
 const MAX_STATE_FILE_BYTES: u64 = 64 * 1024;
@@ -32,28 +32,24 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct SupervisedServiceProvider;
 
 impl ServiceProvider for SupervisedServiceProvider {
-    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
-        Ok(ServiceState::unmanaged(match query_status_line(cx, resource)? {
-            Some(running) => running,
-            None => find_process(cx, resource)?.is_some(),
-        }))
+    fn query_service(&self, resource: &BoundResource<'_>) -> Result<ServiceState> {
+        query_unmanaged(resource, || Ok(find_process(resource)?.is_some()))
     }
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: ServiceOperation,
     ) -> Result<()> {
         match operation {
-            ServiceOperation::Start => start_service(cx, resource),
-            ServiceOperation::Stop => stop_service(cx, resource),
+            ServiceOperation::Start => start_service(resource),
+            ServiceOperation::Stop => stop_service(resource),
             ServiceOperation::Restart => {
                 if let Some(line) = resource.get_text("restart") {
-                    return run_line(cx, resource, line);
+                    return run_line(resource, line);
                 }
-                stop_service(cx, resource)?;
-                start_service(cx, resource)
+                stop_service(resource)?;
+                start_service(resource)
             }
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
                 let problem =
@@ -63,9 +59,9 @@ impl ServiceProvider for SupervisedServiceProvider {
         }
     }
 
-    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
+    fn list_names(&self, resource: &BoundResource<'_>) -> Result<Vec<String>> {
         let operation = format!("listing {SERVICES_DIRECTORY}");
-        found_or_none(cx.system.read_dir(Path::new(SERVICES_DIRECTORY)))
+        found_or_none(resource.cx.system.read_dir(Path::new(SERVICES_DIRECTORY)))
             .map(Option::unwrap_or_default)
             .during(resource, operation)
     }
@@ -76,17 +72,18 @@ fn service_directory(resource: &Resource) -> PathBuf {
 }
 
 /// The process, if it is running.
-fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ProcessId>> {
+fn find_process(resource: &BoundResource<'_>) -> Result<Option<ProcessId>> {
     let path = service_directory(resource).join("process");
     let operation = format!("reading {}", path.display());
-    let bytes = found_or_none(cx.system.read_file(&path, MAX_STATE_FILE_BYTES))
+    let bytes = found_or_none(resource.cx.system.read_file(&path, MAX_STATE_FILE_BYTES))
         .during(resource, operation)?;
     // An unreadable file was not written completely; treat the process as gone.
     let process: Option<ProcessId> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    Ok(process.filter(|process| cx.system.is_running(process)))
+    Ok(process.filter(|process| resource.cx.system.is_running(process)))
 }
 
-fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
+fn start_service(resource: &BoundResource<'_>) -> Result<()> {
+    let cx = resource.cx;
     let line = start_line(resource)?;
     let state_directory = service_directory(resource);
     let doing = format_args!("starting {line}");
@@ -120,11 +117,12 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
 }
 
 /// Terminates the process; kills it after the timeout.
-fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
+fn stop_service(resource: &BoundResource<'_>) -> Result<()> {
+    let cx = resource.cx;
     if let Some(line) = resource.get_text("stop") {
-        return run_line(cx, resource, line);
+        return run_line(resource, line);
     }
-    let Some(process) = find_process(cx, resource)? else { return Ok(()) };
+    let Some(process) = find_process(resource)? else { return Ok(()) };
     let doing = "stopping its process";
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         cx.system.signal_process(&process, signal, true).during(resource, doing)?;

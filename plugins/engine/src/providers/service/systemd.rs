@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 const UNIT_SUFFIXES: [&str; 11] = [
     ".service",
@@ -26,23 +26,23 @@ const UNIT_SUFFIXES: [&str; 11] = [
 pub struct SystemdServiceProvider;
 
 impl ServiceProvider for SystemdServiceProvider {
-    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
+    fn query_service(&self, resource: &BoundResource<'_>) -> Result<ServiceState> {
         let unit = unit_name(&resource.name);
         let properties = "--property=LoadState,ActiveState,UnitFileState,SourcePath";
         let argv = ["systemctl", "show", properties, "--", &unit];
-        let output = run_program(cx, resource, &argv)?;
+        let output = run_program(resource, &argv)?;
         if !output.is_success() {
             return Err(EngineError::failed(resource, output.failure_text(&argv.join(" "))));
         }
         let text = output.stdout_text();
         let mut found = parse_properties(&unit, &text);
-        if let Some(running) = query_status_line(cx, resource)? {
+        if let Some(running) = query_status_line(resource)? {
             found.running = running;
         }
         // A unit generated from an init script is enabled by the script's links; `systemctl enable` passes it on to the tool that makes them.
         if let Some(script) = init_script_name(&text).filter(|_| found.enable == "generated") {
-            let enabled =
-                init::is_enabled_at_boot(cx, script).during(resource, "inspecting /etc/rc?.d")?;
+            let enabled = init::is_enabled_at_boot(resource.cx, script)
+                .during(resource, "inspecting /etc/rc?.d")?;
             found.enable = enabled.to_string();
         }
         Ok(found)
@@ -50,20 +50,19 @@ impl ServiceProvider for SystemdServiceProvider {
 
     fn run_operation(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         operation: ServiceOperation,
     ) -> Result<()> {
         let unit = unit_name(&resource.name);
-        let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
+        let run_systemctl = |verb| run_checked(resource, &["systemctl", verb, "--", &unit]);
         let run_verb = |verb| match resource.get_text(verb) {
-            Some(line) => run_line(cx, resource, line),
+            Some(line) => run_line(resource, line),
             None => run_systemctl(verb),
         };
         // The steps of Puppet's provider, in its order.
         match operation {
             ServiceOperation::Start => {
-                reload_changed_unit(cx, resource, &unit)?;
+                reload_changed_unit(resource, &unit)?;
                 if !has_start_line(resource) {
                     run_systemctl("unmask")?;
                 }
@@ -71,7 +70,7 @@ impl ServiceProvider for SystemdServiceProvider {
             }
             ServiceOperation::Stop => run_verb("stop"),
             ServiceOperation::Restart => {
-                reload_changed_unit(cx, resource, &unit)?;
+                reload_changed_unit(resource, &unit)?;
                 run_verb("restart")
             }
             ServiceOperation::Enable => {
@@ -85,7 +84,7 @@ impl ServiceProvider for SystemdServiceProvider {
                 run_systemctl("disable")
             }
             ServiceOperation::Mask => {
-                if run_program(cx, resource, &["systemctl", "cat", "--", &unit])?.is_success() {
+                if run_program(resource, &["systemctl", "cat", "--", &unit])?.is_success() {
                     run_systemctl("disable")?;
                 }
                 run_systemctl("mask")
@@ -93,10 +92,10 @@ impl ServiceProvider for SystemdServiceProvider {
         }
     }
 
-    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
+    fn list_names(&self, resource: &BoundResource<'_>) -> Result<Vec<String>> {
         let argv = ["systemctl", "list-unit-files", "--type=service", "--no-legend"];
         let argv = [&argv[..], &["--no-pager", "--full", "--all"]].concat();
-        let names = run_program(cx, resource, &argv)?.stdout_text();
+        let names = run_program(resource, &argv)?.stdout_text();
         let names = names.lines().filter_map(|line| line.split_whitespace().next());
         // A template is not a service without an instance.
         Ok(names.filter(|name| !name.contains("@.")).map(str::to_owned).collect())
@@ -118,11 +117,11 @@ fn unit_name(name: &str) -> String {
 }
 
 /// systemd reads a unit file that was changed since only after a reload; without it, the service would start with the earlier one.
-fn reload_changed_unit(cx: &ResourceContext<'_>, resource: &Resource, unit: &str) -> Result<()> {
+fn reload_changed_unit(resource: &BoundResource<'_>, unit: &str) -> Result<()> {
     let argv = ["systemctl", "show", "--property=NeedDaemonReload", "--", unit];
-    let text = run_program(cx, resource, &argv)?.stdout_text();
+    let text = run_program(resource, &argv)?.stdout_text();
     if property_value(&text, "NeedDaemonReload") == "yes" {
-        run_checked(cx, resource, &["systemctl", "daemon-reload"])?;
+        run_checked(resource, &["systemctl", "daemon-reload"])?;
     }
     Ok(())
 }

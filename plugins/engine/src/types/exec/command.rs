@@ -7,7 +7,7 @@ use muster_system::Command;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::account_names::{self, IdLookup};
 use crate::resource::{Resource, ResourceValue};
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 /// Characters that a shell does not take literally. `=` counts in the first word only.
 const SHELL_METACHARACTERS: &str = "*?{}[]<>()~&|\\$;'`\"\n#%";
@@ -45,26 +45,22 @@ pub(super) fn check_command(resource: &Resource) -> Result<()> {
     resource.check_text("umask", "octal, such as `022`", |text| parse_umask(text).is_some())
 }
 
-pub(super) fn main_command(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Command> {
+pub(super) fn main_command(resource: &BoundResource<'_>) -> Result<Command> {
     match resource.get("command") {
         Some(ResourceValue::List(words)) if words.len() > 1 => {
-            command_from_argv(cx, resource, words.clone())
+            command_from_argv(resource, words.clone())
         }
-        _ => command_from_line(cx, resource, &first_word(resource)),
+        _ => command_from_line(resource, &first_word(resource)),
     }
 }
 
-pub(super) fn command_from_line(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    line: &str,
-) -> Result<Command> {
+pub(super) fn command_from_line(resource: &BoundResource<'_>, line: &str) -> Result<Command> {
     let argv = if resource.get_text("provider") == Some("shell") || needs_shell(line) {
         vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]
     } else {
         line.split_whitespace().map(str::to_owned).collect()
     };
-    command_from_argv(cx, resource, argv)
+    command_from_argv(resource, argv)
 }
 
 /// The command as one string, for messages.
@@ -79,11 +75,8 @@ fn first_word(resource: &Resource) -> String {
     resource.get_list("command").first().copied().unwrap_or(&resource.title).to_owned()
 }
 
-fn command_from_argv(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: Vec<String>,
-) -> Result<Command> {
+fn command_from_argv(resource: &BoundResource<'_>, argv: Vec<String>) -> Result<Command> {
+    let cx = resource.cx;
     let mut command = Command::new(argv);
     if resource.get("path").is_some() {
         command.env.insert("PATH".to_owned(), resource.get_list("path").join(":"));
@@ -100,20 +93,16 @@ fn command_from_argv(
     }
     command.cwd = resource.get_text("cwd").map(PathBuf::from);
     command.umask = resource.get_text("umask").and_then(parse_umask);
-    command.uid = lookup_id(cx, resource, "user", account_names::resolve_uid)?;
-    command.gid = lookup_id(cx, resource, "group", account_names::resolve_gid)?;
+    command.uid = lookup_id(resource, "user", account_names::resolve_uid)?;
+    command.gid = lookup_id(resource, "group", account_names::resolve_gid)?;
     command.cancel = cx.cancel.clone();
     Ok(command)
 }
 
-fn lookup_id(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    name: &str,
-    look_up: IdLookup,
-) -> Result<Option<u32>> {
+fn lookup_id(resource: &BoundResource<'_>, name: &str, look_up: IdLookup) -> Result<Option<u32>> {
     let Some(account) = resource.get_text(name) else { return Ok(None) };
-    let id = look_up(cx, account).during(resource, format_args!("looking up {name} {account}"))?;
+    let id = look_up(resource.cx, account)
+        .during(resource, format_args!("looking up {name} {account}"))?;
     id.map(Some).ok_or_else(|| {
         let problem = format!("{name} `{account}` does not exist on this machine");
         EngineError::failed(resource, problem)

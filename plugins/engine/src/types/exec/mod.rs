@@ -16,7 +16,9 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
 use crate::resource::{Resource, name_values};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, BoundResource, CatalogResources, ResourceContext, ResourceType,
+};
 use crate::schema::AttributeKind::{AbsolutePath, Bool, Commands, Int, List, Seconds, Text, Word};
 use crate::schema::{TypeSchema, parameter, property};
 
@@ -98,9 +100,9 @@ impl ResourceType for ExecResourceType {
     }
 
     /// `returns` is `notrun` if the command should run, otherwise equal to the desired value.
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
         let returns = match resource.get("returns") {
-            Some(desired) if resource.get_flag("refreshonly") || !guards_allow(cx, resource)? => {
+            Some(desired) if resource.get_flag("refreshonly") || !guards_allow(resource)? => {
                 desired.clone()
             }
             _ => "notrun".into(),
@@ -122,7 +124,7 @@ impl ResourceType for ExecResourceType {
         plan: &ResourcePlan,
         _: &PropertyChange,
     ) -> Result<()> {
-        run_resource(cx, &plan.resource)
+        run_resource(&cx.bind(&plan.resource))
     }
 
     fn supports_refresh(&self) -> bool {
@@ -130,13 +132,13 @@ impl ResourceType for ExecResourceType {
     }
 
     /// Runs the `refresh` command if set, otherwise the command, unless a guard prevents it.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-        if !guards_allow(cx, resource)? {
+    fn refresh(&self, resource: &BoundResource<'_>) -> Result<()> {
+        if !guards_allow(resource)? {
             return Ok(());
         }
         match resource.get_text("refresh") {
-            Some(line) => run_line(cx, resource, line, "refresh").map(drop),
-            None => run_resource(cx, resource),
+            Some(line) => run_line(resource, line, "refresh").map(drop),
+            None => run_resource(resource),
         }
     }
 
@@ -159,13 +161,13 @@ impl ResourceType for ExecResourceType {
 }
 
 /// Runs the command with the configured number of tries.
-fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-    cx.cache.packages.clear();
-    let output = run_tries(cx, resource)?;
+fn run_resource(resource: &BoundResource<'_>) -> Result<()> {
+    resource.cx.cache.packages.clear();
+    let output = run_tries(resource)?;
     let is_success = is_expected_exit(resource, &output);
     let logoutput = resource.get_text("logoutput");
     if logoutput == Some("true") || (logoutput == Some("on_failure") && !is_success) {
-        output.combined_text().lines().for_each(|line| cx.log_line(line));
+        output.combined_text().lines().for_each(|line| resource.cx.log_line(line));
     }
     if is_success {
         return Ok(());
@@ -176,16 +178,16 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
 }
 
 /// Whether all guards except `refreshonly` allow the command, evaluated in Puppet's order; stops at the first refusal.
-fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
+fn guards_allow(resource: &BoundResource<'_>) -> Result<bool> {
     for path in resource.get_list("creates") {
-        let found = paths::follow_links(cx.system, Path::new(path));
+        let found = paths::follow_links(resource.cx.system, Path::new(path));
         if found.during(resource, format_args!("inspecting {path}"))?.is_some() {
             return Ok(false);
         }
     }
     for (guard, blocks_on_success) in [("unless", true), ("onlyif", false)] {
         for line in resource.get_list(guard) {
-            let output = run_line(cx, resource, line, &format!("check '{line}'"))?;
+            let output = run_line(resource, line, &format!("check '{line}'"))?;
             if output.is_success() == blocks_on_success {
                 return Ok(false);
             }
@@ -195,16 +197,16 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
 }
 
 /// Output of the last try: the first success, or the last failure.
-fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput> {
+fn run_tries(resource: &BoundResource<'_>) -> Result<CommandOutput> {
     let tries = resource.get_int("tries").unwrap_or(1);
     let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
-    let run_once = || run_command(cx, resource, command::main_command(cx, resource)?, "command");
+    let run_once = || run_command(resource, command::main_command(resource)?, "command");
     let mut output = run_once()?;
     for _ in 1..tries {
         if is_expected_exit(resource, &output) {
             break;
         }
-        wait_unless_cancelled(delay, &cx.cancel);
+        wait_unless_cancelled(delay, &resource.cx.cancel);
         output = run_once()?;
     }
     Ok(output)
@@ -214,31 +216,26 @@ fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
     resource.get_list("returns").contains(&output.code.to_string().as_str())
 }
 
-fn run_line(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    line: &str,
-    label: &str,
-) -> Result<CommandOutput> {
-    run_command(cx, resource, command::command_from_line(cx, resource, line)?, label)
+fn run_line(resource: &BoundResource<'_>, line: &str, label: &str) -> Result<CommandOutput> {
+    run_command(resource, command::command_from_line(resource, line)?, label)
 }
 
 /// Runs a command or a guard. `label` starts the timeout message.
 fn run_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     mut command: Command,
     label: &str,
 ) -> Result<CommandOutput> {
     command.timeout = duration_parameter(resource, "timeout");
     let program = command.program_name().to_owned();
-    let output = cx.system.run_command(&command).map_err(|error| match error {
+    let output = resource.cx.system.run_command(&command).map_err(|error| match error {
         SystemError::Timeout { after, .. } => {
             let limit = after.as_secs_f64();
             EngineError::failed(resource, format!("{label} exceeded its timeout of {limit} s"))
         }
         error if error.is_not_found() => {
-            let is_missing = |cwd: &&Path| matches!(paths::follow_links(cx.system, cwd), Ok(None));
+            let is_missing =
+                |cwd: &&Path| matches!(paths::follow_links(resource.cx.system, cwd), Ok(None));
             let problem = match command.cwd.as_deref().filter(is_missing) {
                 Some(cwd) => format!("working directory {} does not exist", cwd.display()),
                 None => format!("could not find command '{program}'"),

@@ -8,44 +8,38 @@ use super::compare::MAX_CONTENT_BYTES;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::bucket;
 use crate::providers::walk::DirectoryWalk;
-use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{BoundResource, ResourceContext};
 
 /// Backs up the content of the path if the resource requests it.
 pub(super) fn back_up_entry(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     path: &Path,
     found: &FileMetadata,
 ) -> Result<()> {
     match resource.get_text("backup") {
         None | Some("false") => Ok(()),
-        Some(suffix) if suffix.starts_with('.') => copy_beside(cx, resource, path, found, suffix),
-        Some(name) => store_in_bucket(cx, resource, path, found, name),
+        Some(suffix) if suffix.starts_with('.') => copy_beside(resource, path, found, suffix),
+        Some(name) => store_in_bucket(resource, path, found, name),
     }
 }
 
 /// Directory of the bucket named by `backup`.
-pub(super) fn bucket_directory(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    name: &str,
-) -> Result<PathBuf> {
-    cx.cache.buckets.bucket_path(name).ok_or_else(|| {
+pub(super) fn bucket_directory(resource: &BoundResource<'_>, name: &str) -> Result<PathBuf> {
+    resource.cx.cache.buckets.bucket_path(name).ok_or_else(|| {
         let problem = format!("Could not find filebucket {name} specified in backup");
         EngineError::failed(resource, problem)
     })
 }
 
 fn store_in_bucket(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     path: &Path,
     found: &FileMetadata,
     name: &str,
 ) -> Result<()> {
-    let directory = bucket_directory(cx, resource, name)?;
-    for path in list_files(cx, resource, path, found)? {
+    let cx = resource.cx;
+    let directory = bucket_directory(resource, name)?;
+    for path in list_files(resource, path, found)? {
         let doing = format_args!("storing {} in the filebucket {name}", path.display());
         let content = cx.system.read_file(&path, MAX_CONTENT_BYTES).during(resource, doing)?;
         let sum = bucket::store_content(cx.system, &directory, &path, &content)
@@ -57,15 +51,14 @@ fn store_in_bucket(
 
 /// The file itself, or all files below the directory. Links have no content.
 fn list_files(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     path: &Path,
     found: &FileMetadata,
 ) -> Result<Vec<PathBuf>> {
     match found.kind {
         FileEntryKind::File => Ok(vec![path.to_owned()]),
         FileEntryKind::Directory => {
-            let entries = list_below(cx, resource, path)?;
+            let entries = list_below(resource, path)?;
             let files = entries.into_iter().filter(|(_, found)| found.kind == FileEntryKind::File);
             Ok(files.map(|(relative_path, _)| path.join(relative_path)).collect())
         }
@@ -74,12 +67,12 @@ fn list_files(
 }
 
 fn copy_beside(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     path: &Path,
     found: &FileMetadata,
     suffix: &str,
 ) -> Result<()> {
+    let cx = resource.cx;
     let copy = PathBuf::from(format!("{}{suffix}", path.display()));
     let doing = format_args!("copying {} to {}", path.display(), copy.display());
     if let Some(existing) = cx.system.metadata(&copy).during(resource, doing)? {
@@ -94,7 +87,7 @@ fn copy_beside(
     }
     copy_entry(cx, path, &copy, found).during(resource, doing)?;
     if found.kind == FileEntryKind::Directory {
-        for (relative_path, found) in list_below(cx, resource, path)? {
+        for (relative_path, found) in list_below(resource, path)? {
             copy_entry(cx, &path.join(&relative_path), &copy.join(&relative_path), &found)
                 .during(resource, doing)?;
         }
@@ -102,12 +95,8 @@ fn copy_beside(
     Ok(())
 }
 
-fn list_below(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    path: &Path,
-) -> Result<Vec<(PathBuf, FileMetadata)>> {
-    let entries = DirectoryWalk::default().collect_entries(cx.system, path);
+fn list_below(resource: &BoundResource<'_>, path: &Path) -> Result<Vec<(PathBuf, FileMetadata)>> {
+    let entries = DirectoryWalk::default().collect_entries(resource.cx.system, path);
     let entries = entries.map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
     })?;

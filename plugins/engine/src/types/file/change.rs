@@ -9,12 +9,10 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::{self, IdLookup};
 use crate::providers::{bucket, digest, paths};
-use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{BoundResource, ResourceContext};
 
 struct FileChangeContext<'a> {
-    cx: &'a ResourceContext<'a>,
-    resource: &'a Resource,
+    resource: BoundResource<'a>,
     state: &'a ResourceState,
     path: PathBuf,
 }
@@ -51,17 +49,21 @@ pub(super) fn apply_change(
 
 impl<'a> FileChangeContext<'a> {
     fn new(cx: &'a ResourceContext<'a>, plan: &'a ResourcePlan) -> Result<Self> {
-        let resource = &plan.resource;
+        let resource = cx.bind(&plan.resource);
         let doing = format_args!("changing {}", resource.name);
-        let path = read::resolve_path(cx, resource).during(resource, doing)?;
-        Ok(Self { cx, resource, state: &plan.state, path })
+        let path = read::resolve_path(&resource).during(&resource, doing)?;
+        Ok(Self { resource, state: &plan.state, path })
     }
 
     fn create_directory(&self) -> Result<()> {
         self.clear_path(Some(FileEntryKind::Directory))?;
         self.check_parent()?;
         let attributes = self.desired_attributes(Some((0o755, true)))?;
-        self.cx.system.create_dir(&self.path, &attributes).map_err(self.error_during("creating"))
+        self.resource
+            .cx
+            .system
+            .create_dir(&self.path, &attributes)
+            .map_err(self.error_during("creating"))
     }
 
     fn create_link(&self) -> Result<()> {
@@ -69,10 +71,11 @@ impl<'a> FileChangeContext<'a> {
         self.check_parent()?;
         let target = self.resource.get_text("target").unwrap_or_default();
         let owner = FileAttributes { mode: None, ..self.desired_attributes(None)? };
-        self.cx
+        self.resource
+            .cx
             .system
             .create_symlink(Path::new(target), &self.path)
-            .and_then(|()| self.cx.system.set_attributes(&self.path, &owner))
+            .and_then(|()| self.resource.cx.system.set_attributes(&self.path, &owner))
             .map_err(self.error_during("linking"))
     }
 
@@ -84,22 +87,23 @@ impl<'a> FileChangeContext<'a> {
         self.clear_path(Some(FileEntryKind::File))?;
         let attributes = self.desired_attributes(Some((0o644, false)))?;
         // A replacement is synced before the rename; new files are synced together at the end.
-        self.cx
+        self.resource
+            .cx
             .system
             .write_new(&self.path, &content, &attributes)
             .map_err(self.error_during("writing"))?;
-        self.cx.note_created_file(self.path.parent().unwrap_or(Path::new("/")));
+        self.resource.cx.note_created_file(self.path.parent().unwrap_or(Path::new("/")));
         Ok(())
     }
 
     fn desired_content(&self) -> Result<Vec<u8>> {
-        let resource = self.resource;
+        let resource = &self.resource;
         let content = match resource.get_text("content") {
             Some(content) => match digest::parse_checksum(content) {
                 Some((_, sum)) => self.bucket_content(content, sum)?,
                 None => content.as_bytes().to_vec(),
             },
-            None if resource.get("source").is_some() => source::read_content(self.cx, resource)?,
+            None if resource.get("source").is_some() => source::read_content(resource)?,
             None => Vec::new(),
         };
         let required = read::required_checksum(resource)
@@ -122,20 +126,20 @@ impl<'a> FileChangeContext<'a> {
         let name = backup
             .filter(|name| *name != "false" && !name.starts_with('.'))
             .unwrap_or(bucket::PREDECLARED_BUCKET);
-        let directory = backup::bucket_directory(self.cx, self.resource, name)?;
-        let found = bucket::fetch_content(self.cx.system, &directory, sum)
-            .during(self.resource, format_args!("reading the filebucket {name}"))?;
+        let directory = backup::bucket_directory(&self.resource, name)?;
+        let found = bucket::fetch_content(self.resource.cx.system, &directory, sum)
+            .during(&self.resource, format_args!("reading the filebucket {name}"))?;
         found.ok_or_else(|| {
             let problem = format!(
                 "Could not retrieve content for {content} from filebucket: {name} does not have it"
             );
-            EngineError::failed(self.resource, problem)
+            EngineError::failed(&self.resource, problem)
         })
     }
 
     /// Backs up the current entry, and removes it if its kind differs from the new one.
     fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<()> {
-        let found = self.cx.system.metadata(&self.path);
+        let found = self.resource.cx.system.metadata(&self.path);
         let Some(found) = found.map_err(self.error_during("inspecting"))? else { return Ok(()) };
         let is_same_kind = new_kind == Some(found.kind);
         let is_directory = found.kind == FileEntryKind::Directory;
@@ -144,35 +148,35 @@ impl<'a> FileChangeContext<'a> {
                 "Not removing directory {}; use 'force' to override: `force => true` removes it with its contents",
                 self.path.display()
             );
-            return Err(EngineError::failed(self.resource, problem));
+            return Err(EngineError::failed(&self.resource, problem));
         }
         if !(is_same_kind && is_directory) {
-            backup::back_up_entry(self.cx, self.resource, &self.path, &found)?;
+            backup::back_up_entry(&self.resource, &self.path, &found)?;
         }
         let removed = match found.kind {
             // A file or link is replaced atomically.
             _ if is_same_kind => Ok(()),
-            FileEntryKind::Directory => self.cx.system.remove_tree(&self.path),
-            _ => self.cx.system.remove_file(&self.path),
+            FileEntryKind::Directory => self.resource.cx.system.remove_tree(&self.path),
+            _ => self.resource.cx.system.remove_file(&self.path),
         };
         removed.map_err(self.error_during("removing"))
     }
 
     /// Runs the validation command on the new content in a private file.
     fn validate_content(&self, content: &[u8]) -> Result<()> {
-        let resource = self.resource;
+        let resource = &self.resource;
         let Some(line) = resource.get_text("validate_cmd") else { return Ok(()) };
         let default_path = format!("{}.muster-validate", self.path.display());
         let staging_path = resource.get_text("staging_location").unwrap_or(&default_path);
         let path = Path::new(staging_path);
         let doing = format_args!("validating content in {staging_path}");
         let attributes = FileAttributes::with_mode(0o600);
-        let system = self.cx.system;
+        let system = self.resource.cx.system;
         system.write_file(path, content, &attributes).during(resource, doing)?;
         let placeholder = resource.get_text("validate_replacement").unwrap_or("%");
         let line = line.replace(placeholder, &format!("'{}'", staging_path.replace('\'', r"'\''")));
         let mut command = Command::new(["/bin/sh", "-c", &line]);
-        command.cancel = self.cx.cancel.clone();
+        command.cancel = self.resource.cx.cancel.clone();
         let output = system.run_command(&command);
         system.remove_file(path).during(resource, doing)?;
         let output = output.during(resource, doing)?;
@@ -186,8 +190,8 @@ impl<'a> FileChangeContext<'a> {
 
     fn check_parent(&self) -> Result<()> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let problem = match paths::follow_links(self.cx.system, parent)
-            .during(self.resource, format_args!("inspecting {}", parent.display()))?
+        let problem = match paths::follow_links(self.resource.cx.system, parent)
+            .during(&self.resource, format_args!("inspecting {}", parent.display()))?
         {
             Some(found) if found.kind == FileEntryKind::Directory => return Ok(()),
             Some(_) => format!("{} is not a directory", parent.display()),
@@ -197,7 +201,7 @@ impl<'a> FileChangeContext<'a> {
                 parent.display()
             ),
         };
-        Err(EngineError::failed(self.resource, problem))
+        Err(EngineError::failed(&self.resource, problem))
     }
 
     /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `new_file`, the mode of a new
@@ -220,10 +224,10 @@ impl<'a> FileChangeContext<'a> {
 
     fn lookup_id(&self, name: &str, kind: &str, resolve: IdLookup) -> Result<Option<u32>> {
         let Some(account) = self.resource.get_text(name) else { return Ok(None) };
-        let id = resolve(self.cx, account);
-        let id = id.during(self.resource, format_args!("looking up the {name}"))?;
+        let id = resolve(self.resource.cx, account);
+        let id = id.during(&self.resource, format_args!("looking up the {name}"))?;
         let problem = format!("Could not find {kind} {account}");
-        id.map(Some).ok_or_else(|| EngineError::failed(self.resource, problem))
+        id.map(Some).ok_or_else(|| EngineError::failed(&self.resource, problem))
     }
 
     fn error_during(
@@ -232,7 +236,7 @@ impl<'a> FileChangeContext<'a> {
     ) -> impl FnOnce(muster_system::SystemError) -> EngineError {
         move |source| {
             let operation = format_args!("{operation} {}", self.path.display());
-            EngineError::system(self.resource, operation, source)
+            EngineError::system(&self.resource, operation, source)
         }
     }
 }

@@ -11,7 +11,7 @@ use super::source;
 use crate::error::Result;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue};
-use crate::resource_type::{CatalogResources, ResourceContext};
+use crate::resource_type::{BoundResource, CatalogResources};
 use crate::schema::RELATION_METAPARAMETERS;
 
 const UNINHERITED_ATTRIBUTES: [&str; 8] = [
@@ -40,8 +40,7 @@ pub(super) fn is_recursive(resource: &Resource) -> bool {
 
 /// All resources below the directory, sorted by path.
 pub(super) fn generate_children(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>> {
     if !is_recursive(resource) {
@@ -49,20 +48,20 @@ pub(super) fn generate_children(
     }
     let mut children = BTreeMap::new();
     if resource.get_text("recurse") == Some("true") {
-        for entry in walk_directory(cx, resource, Path::new(&resource.name))? {
+        for entry in walk_directory(resource, Path::new(&resource.name))? {
             child_at(&mut children, resource, entry.relative_path).existing_kind =
                 Some(entry.metadata.kind);
         }
     }
     if let Some(target) = resource.get_text("target") {
-        add_target_children(cx, resource, target, &mut children)?;
+        add_target_children(resource, target, &mut children)?;
     } else if resource.get("source").is_some() {
-        add_source_children(cx, resource, &mut children)?;
+        add_source_children(resource, &mut children)?;
     }
     let managed = ManagedPaths::collect_below(resource, siblings);
     children.retain(|_, child| !managed.covers_path(&child.resource.name));
     if resource.get_flag("purge") {
-        mark_purged(cx, resource, &mut children, &managed);
+        mark_purged(resource, &mut children, &managed);
     }
     Ok(children.into_values().map(|child| child.resource).collect())
 }
@@ -94,8 +93,7 @@ fn child_resource(parent: &Resource, relative_path: &Path) -> Resource {
 
 /// Lists a local directory to the depth that the resource specifies.
 fn walk_directory(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     directory: &Path,
 ) -> Result<Vec<DirectoryWalkEntry>> {
     let ignore: Vec<&str> =
@@ -104,17 +102,16 @@ fn walk_directory(
     let follow = resource.get_text("links") == Some("follow");
     let walk = DirectoryWalk { depth, ignore: &ignore, follow, max_entries: None };
     let advice = " and may cause excessive resource consumption and degraded performance. To remove this warning set a value for `max_files` parameter";
-    collect_limited(cx, resource, directory, walk, advice)
+    collect_limited(resource, directory, walk, advice)
 }
 
 /// Directories become directories; other entries become links to the target.
 fn add_target_children(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     target: &str,
     children: &mut BTreeMap<PathBuf, ChildFile>,
 ) -> Result<()> {
-    for entry in walk_directory(cx, resource, Path::new(target))? {
+    for entry in walk_directory(resource, Path::new(target))? {
         let link_target = Path::new(target).join(&entry.relative_path);
         let child = child_at(children, resource, entry.relative_path);
         child.in_source = true;
@@ -130,18 +127,17 @@ fn add_target_children(
 
 /// Entries of the first existing source, or of all of them; earlier sources take precedence.
 fn add_source_children(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     children: &mut BTreeMap<PathBuf, ChildFile>,
 ) -> Result<()> {
     let all = resource.get_text("sourceselect") == Some("all");
     for source in resource.get_list("source") {
         // A missing source is reported by the directory itself.
-        let Some(top) = source::locate_source(cx, resource, source)? else { continue };
+        let Some(top) = source::locate_source(resource, source)? else { continue };
         if top.metadata.kind != FileEntryKind::Directory {
             return Ok(());
         }
-        for entry in walk_directory(cx, resource, &top.path)? {
+        for entry in walk_directory(resource, &top.path)? {
             let path = top.path.join(&entry.relative_path).to_string_lossy().into_owned();
             let child = child_at(children, resource, entry.relative_path);
             if !child.in_source {
@@ -159,8 +155,7 @@ fn add_source_children(
 /// Marks unwanted entries as absent. A directory is removed only with `force`, and never if it contains an entry
 /// that is in the catalog.
 fn mark_purged(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     children: &mut BTreeMap<PathBuf, ChildFile>,
     managed: &ManagedPaths<'_>,
 ) {
@@ -181,7 +176,7 @@ fn mark_purged(
         }
         if directory && !resource.get_flag("force") {
             let path = &child.resource.name;
-            cx.log_line(format!("Not removing directory {path}; use 'force' to override"));
+            resource.cx.log_line(format!("Not removing directory {path}; use 'force' to override"));
             return false;
         }
         if directory {

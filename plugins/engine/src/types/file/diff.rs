@@ -38,7 +38,7 @@ pub(super) fn content_diff(cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Opt
     let after = change::desired_content(cx, plan).ok()?;
     let before = match plan.state.get_text("ensure") {
         Some("file") => {
-            let path = read::resolve_path(cx, &plan.resource).ok()?;
+            let path = read::resolve_path(&cx.bind(&plan.resource)).ok()?;
             match cx.system.read_file(&path, MAX_COMPARED_BYTES) {
                 Ok(content) => content,
                 Err(_) => {
@@ -49,15 +49,23 @@ pub(super) fn content_diff(cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Opt
         _ => Vec::new(),
     };
     let path = &plan.resource.name;
-    Some(compare_contents(path, ("current", &before), ("desired", &after)))
+    let before = LabelledContent { label: "current", content: &before };
+    Some(compare_contents(path, before, LabelledContent { label: "desired", content: &after }))
+}
+
+/// A content, and what it is called in a diff.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LabelledContent<'a> {
+    pub(crate) label: &'a str,
+    pub(crate) content: &'a [u8],
 }
 
 /// The diff of two contents of a file with these modes, under the same rule.
 pub(crate) fn diff_of_contents(
     path: &str,
     modes: &[&str],
-    before: (&str, &[u8]),
-    after: (&str, &[u8]),
+    before: LabelledContent<'_>,
+    after: LabelledContent<'_>,
 ) -> String {
     if modes.iter().copied().any(is_restricted) {
         return RESTRICTED.to_owned();
@@ -70,11 +78,9 @@ fn is_restricted(mode: &str) -> bool {
 }
 
 /// The unified diff of two labelled contents, or a description of binary or large ones.
-fn compare_contents(
-    path: &str,
-    (old_label, before): (&str, &[u8]),
-    (new_label, after): (&str, &[u8]),
-) -> String {
+fn compare_contents(path: &str, before: LabelledContent<'_>, after: LabelledContent<'_>) -> String {
+    let LabelledContent { label: old_label, content: before } = before;
+    let LabelledContent { label: new_label, content: after } = after;
     if u64::try_from(after.len()).unwrap_or(u64::MAX) > MAX_COMPARED_BYTES {
         return format!("[not shown: larger than {MAX_COMPARED_BYTES} bytes]");
     }
@@ -109,7 +115,13 @@ fn limit_lines(diff: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_DIFF_BYTES, MAX_DIFF_LINES, compare_contents};
+    use super::{LabelledContent, MAX_DIFF_BYTES, MAX_DIFF_LINES};
+
+    fn compare_contents(path: &str, before: (&str, &[u8]), after: (&str, &[u8])) -> String {
+        let [before, after] =
+            [before, after].map(|(label, content)| LabelledContent { label, content });
+        super::compare_contents(path, before, after)
+    }
 
     #[test]
     fn changed_lines_have_context_and_a_header() {

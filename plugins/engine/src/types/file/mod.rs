@@ -10,7 +10,7 @@ mod check;
 mod children;
 mod compare;
 mod diff;
-pub(crate) use diff::diff_of_contents;
+pub(crate) use diff::{LabelledContent, diff_of_contents};
 mod mode;
 mod plan;
 mod read;
@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
 use crate::resource_type::{
-    AutoRequire, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+    AutoRequire, BoundResource, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
 };
 use crate::schema::TypeSchema;
 use schema::SCHEMA;
@@ -40,8 +40,8 @@ impl ResourceType for FileResourceType {
         check::check_file(resource)
     }
 
-    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        read::read_state(cx, resource)
+    fn read_state(&self, resource: &BoundResource<'_>) -> Result<ResourceState> {
+        read::read_state(resource)
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
@@ -90,10 +90,9 @@ impl ResourceType for FileResourceType {
 
     fn generate_resources(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
+        resource: &BoundResource<'_>,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
-        children::generate_children(cx, resource, siblings)
+        children::generate_children(resource, siblings)
     }
 }

@@ -14,38 +14,38 @@ use crate::providers::account_names::{self, IdLookup};
 use crate::providers::digest::ChecksumKind;
 use crate::providers::paths;
 use crate::resource::{Resource, ResourceValues, name_values};
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{BoundResource, ResourceContext};
 
 /// The effective path: with `links => follow`, after following links.
-pub(super) fn resolve_path(cx: &ResourceContext<'_>, resource: &Resource) -> SystemResult<PathBuf> {
+pub(super) fn resolve_path(resource: &BoundResource<'_>) -> SystemResult<PathBuf> {
     let path = Path::new(&resource.name);
     // For `absent` and `link` the link itself is meant.
     let manages_link = matches!(resource.get_text("ensure"), Some("absent" | "link"));
     if resource.get_text("links") == Some("follow") && !manages_link {
-        return paths::resolve_links(cx.system, path).map(|(target, _)| target);
+        return paths::resolve_links(resource.cx.system, path).map(|(target, _)| target);
     }
     Ok(path.to_owned())
 }
 
-pub(super) fn read_state(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+pub(super) fn read_state(resource: &BoundResource<'_>) -> Result<ResourceState> {
     let doing = format_args!("inspecting {}", resource.name);
-    let path = resolve_path(cx, resource).during(resource, doing)?;
-    let mut state = match cx.system.metadata(&path).during(resource, doing)? {
-        Some(found) => ResourceState {
-            values: found_values(cx, resource, &path, &found).during(resource, doing)?,
-        },
+    let path = resolve_path(resource).during(resource, doing)?;
+    let mut state = match resource.cx.system.metadata(&path).during(resource, doing)? {
+        Some(found) => {
+            ResourceState { values: found_values(resource, &path, &found).during(resource, doing)? }
+        }
         None => ResourceState::absent(),
     };
-    source::describe_source(cx, resource, &mut state.values)?;
+    source::describe_source(resource, &mut state.values)?;
     Ok(state)
 }
 
 fn found_values(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     path: &Path,
     found: &FileMetadata,
 ) -> SystemResult<ResourceValues> {
+    let cx = resource.cx;
     let read_all = !resource.is_managed(&SCHEMA) && resource.get("source").is_none();
     let mode = format!("{:04o}", found.mode);
     let mut values = name_values([("ensure", kind_word(found.kind).into()), ("mode", mode.into())]);
@@ -54,9 +54,9 @@ fn found_values(
         ("owner", found.uid, (account_names::resolve_uid, account_names::user_name)),
         ("group", found.gid, (account_names::resolve_gid, account_names::group_name)),
     ];
-    for (name, id, lookup) in lookups {
+    for (name, id, (resolve, name_of)) in lookups {
         if read_all || from_source || resource.get(name).is_some() {
-            let account = found_account(cx, resource.get_text(name), id, lookup)?;
+            let account = found_account(cx, resource.get_text(name), id, resolve, name_of)?;
             values.insert(name.to_owned(), account.into());
         }
     }
@@ -91,7 +91,8 @@ fn found_account(
     cx: &ResourceContext<'_>,
     desired: Option<&str>,
     found: u32,
-    (resolve, name): (IdLookup, NameLookup),
+    resolve: IdLookup,
+    name: NameLookup,
 ) -> SystemResult<String> {
     match desired {
         Some(desired) if resolve(cx, desired)? == Some(found) => Ok(desired.to_owned()),

@@ -9,7 +9,7 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::ResourceState;
 use crate::providers::{account_names, paths};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::ResourceContext;
+use crate::resource_type::BoundResource;
 
 /// State keys for data about the source. No property has these names.
 const SOURCE_KIND_KEY: &str = "source: kind";
@@ -26,9 +26,9 @@ pub(super) struct FileSource {
 }
 
 /// The first existing source of the resource.
-pub(super) fn first_source(cx: &ResourceContext<'_>, resource: &Resource) -> Result<FileSource> {
+pub(super) fn first_source(resource: &BoundResource<'_>) -> Result<FileSource> {
     for source in resource.get_list("source") {
-        if let Some(found) = locate_source(cx, resource, source)? {
+        if let Some(found) = locate_source(resource, source)? {
             return Ok(found);
         }
     }
@@ -40,10 +40,10 @@ pub(super) fn first_source(cx: &ResourceContext<'_>, resource: &Resource) -> Res
 
 /// Locates one source; `None` if it does not exist.
 pub(super) fn locate_source(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     source: &str,
 ) -> Result<Option<FileSource>> {
+    let cx = resource.cx;
     let doing = format_args!("inspecting the source {source}");
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
@@ -71,17 +71,17 @@ pub(super) fn locate_source(
 
 /// Adds data about the source to the state, if the resource has one and derives more than its content from it.
 pub(super) fn describe_source(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
+    resource: &BoundResource<'_>,
     values: &mut ResourceValues,
 ) -> Result<()> {
+    let cx = resource.cx;
     if resource.get("source").is_none() || resource.get("checksum_value").is_some() {
         return Ok(());
     }
     if resource.get_text("ensure") == Some("absent") {
         return Ok(());
     }
-    let source = first_source(cx, resource)?;
+    let source = first_source(resource)?;
     let doing = format_args!("reading the source {}", source.path.display());
     let mut put = |name: &str, value: String| {
         drop(values.insert(name.to_owned(), ResourceValue::Text(value)));
@@ -147,10 +147,12 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
 }
 
 /// The content of the first existing source, for writing.
-pub(super) fn read_content(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<u8>> {
-    let source = first_source(cx, resource)?;
+pub(super) fn read_content(resource: &BoundResource<'_>) -> Result<Vec<u8>> {
+    let source = first_source(resource)?;
     let path: &Path = &source.path;
-    cx.system
+    resource
+        .cx
+        .system
         .read_file(path, MAX_CONTENT_BYTES)
         .during(resource, format_args!("reading the source {}", path.display()))
 }

@@ -45,7 +45,6 @@ struct FakeSystemState {
     now: SystemTime,
     faults: BTreeSet<(PathBuf, String)>,
     locks: BTreeSet<PathBuf>,
-    signals: Vec<(ProcessId, Signal, bool)>,
 }
 
 impl FakeSystem {
@@ -60,7 +59,6 @@ impl FakeSystem {
             now,
             faults: BTreeSet::new(),
             locks: BTreeSet::new(),
-            signals: Vec::new(),
         };
         let shared =
             Arc::new(FakeSystemShared { inner: Mutex::new(inner), unlocked: Condvar::new() });
@@ -140,11 +138,6 @@ impl FakeSystem {
     /// The same as command lines, with arguments joined by spaces.
     pub fn recorded_command_lines(&self) -> Vec<String> {
         self.lock_state().commands.iter().map(|command| command.argv.join(" ")).collect()
-    }
-
-    /// All signals sent so far, and whether each was for a process group.
-    pub fn recorded_signals(&self) -> Vec<(ProcessId, Signal, bool)> {
-        self.lock_state().signals.clone()
     }
 
     pub fn set_now(&self, now: SystemTime) {
@@ -361,14 +354,8 @@ impl System for FakeSystem {
         false
     }
 
-    /// Has no effect except recording the signal; see [`Self::recorded_signals`].
-    fn signal_process(
-        &self,
-        process: &ProcessId,
-        signal: Signal,
-        group: bool,
-    ) -> SystemResult<bool> {
-        self.lock_state().signals.push((*process, signal, group));
+    /// Has no effect.
+    fn signal_process(&self, _: &ProcessId, _: Signal, _: bool) -> SystemResult<bool> {
         Ok(false)
     }
 
