@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod config;
+mod engine_error;
 pub mod filecopy;
 pub mod filemgr;
 pub mod motd;

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
+use crate::engine_error::from_engine_error;
 use crate::package::node_packages::{NodePackages, property_text};
-use crate::package::work::{PackageWork, to_action_error};
+use crate::package::work::PackageWork;
 use crate::package::worker::{PackageWorkers, WorkProgress};
 
 /// Makes changes one after the other, in order of arrival.
@@ -133,7 +134,7 @@ pub(crate) async fn update_package(
 ) -> Result<PackageChangeOutput, ActionError> {
     if noop == Some(true) {
         let plan = move |cx: &BlockingContext| {
-            NodePackages::new(cx).update_package(&package, true).map_err(to_action_error)
+            NodePackages::new(cx).update_package(&package, true).map_err(from_engine_error)
         };
         return cx.run_blocking_in_context(plan).await;
     }
@@ -171,7 +172,7 @@ pub(crate) fn query_package(
     cx: &BlockingContext,
     PackageNameInput { package: name }: PackageNameInput,
 ) -> Result<PackageStatusOutput, ActionError> {
-    let found = NodePackages::new(cx).query_package(&name).map_err(to_action_error)?;
+    let found = NodePackages::new(cx).query_package(&name).map_err(from_engine_error)?;
     let (ensure, mark) = (property_text(&found, "ensure"), property_text(&found, "mark"));
     Ok(PackageStatusOutput { name, ensure, mark })
 }
@@ -182,7 +183,7 @@ pub(crate) fn list_updates(
     cx: &BlockingContext,
     _: EmptyInput,
 ) -> Result<PackageCheckupdatesOutput, ActionError> {
-    let (tool, outdated) = NodePackages::new(cx).list_outdated().map_err(to_action_error)?;
+    let (tool, outdated) = NodePackages::new(cx).list_outdated().map_err(from_engine_error)?;
     let outdated = outdated.into_iter().map(|found| OutdatedPackageRow {
         package: found.name,
         installed: found.installed,
@@ -201,7 +202,7 @@ pub(crate) fn find_package(
     cx: &BlockingContext,
     name: &str,
 ) -> Result<PackageDataOutput, ActionError> {
-    let found = NodePackages::new(cx).query_package(name).map_err(to_action_error)?;
+    let found = NodePackages::new(cx).query_package(name).map_err(from_engine_error)?;
     let ensure = property_text(&found, "ensure");
     let installed = !matches!(ensure.as_str(), "" | "absent" | "purged");
     Ok(PackageDataOutput {
@@ -218,5 +219,5 @@ fn plan_state(
     package: &str,
     ensure: &str,
 ) -> Result<PackageChangeOutput, ActionError> {
-    NodePackages::new(cx).ensure_state(package, ensure, true).map_err(to_action_error)
+    NodePackages::new(cx).ensure_state(package, ensure, true).map_err(from_engine_error)
 }

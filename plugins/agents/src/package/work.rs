@@ -2,10 +2,10 @@
 
 use muster_api::ActionError;
 use muster_contract::package::PackageRefreshOutput;
-use muster_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engine_error::from_engine_error;
 use crate::package::node_packages::NodePackages;
 
 /// A change of packages.
@@ -30,11 +30,11 @@ impl PackageWork {
             Self::Ensure { package, ensure } => packages.ensure_state(package, ensure, false),
             Self::Update { package } => packages.update_package(package, false),
             Self::Refresh => {
-                let output = packages.refresh_lists().map_err(to_action_error)?;
+                let output = packages.refresh_lists().map_err(from_engine_error)?;
                 return to_outputs(&PackageRefreshOutput { output: output.trim_end().to_owned() });
             }
         };
-        to_outputs(&changed.map_err(to_action_error)?)
+        to_outputs(&changed.map_err(from_engine_error)?)
     }
 }
 
@@ -42,15 +42,5 @@ fn to_outputs(output: &impl Serialize) -> Result<Map<String, Value>, ActionError
     match serde_json::to_value(output) {
         Ok(Value::Object(outputs)) => Ok(outputs),
         _ => Err(ActionError::internal_error("the outputs are not a JSON object")),
-    }
-}
-
-/// Reports an invalid request with status 4 and a failure of the machine with status 1.
-#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
-pub(crate) fn to_action_error(error: EngineError) -> ActionError {
-    if error.is_invalid() {
-        ActionError::invalid_input(error.one_line_message())
-    } else {
-        ActionError::failed(error.one_line_message())
     }
 }

@@ -19,7 +19,8 @@ use muster_engine::undo::{
 use muster_engine::{EngineError, ResourceEngine};
 use serde_json::{Map, Value};
 
-use crate::puppetral::engines::{EngineFactory, check_foreign, from_engine_error};
+use crate::engine_error::from_engine_error;
+use crate::puppetral::engines::{EngineFactory, check_foreign};
 use crate::puppetral::managed::{self, ManagedStatus};
 use crate::puppetral::options::Options;
 use crate::puppetral::policy;

@@ -8,8 +8,9 @@ use muster_api::ActionError;
 use muster_api::system::System;
 use muster_engine::external::ExternalTypes;
 use muster_engine::puppet::{self, PuppetTypes};
-use muster_engine::{EngineError, ResourceEngine, ResourceTypeSource};
+use muster_engine::{ResourceEngine, ResourceTypeSource};
 
+use crate::engine_error::from_engine_error;
 use crate::puppetral::options::Options;
 
 /// Creates engines. Starts no process until a type is requested that is not built in.
@@ -65,14 +66,4 @@ pub(crate) fn check_foreign(
         "{type_name} is not a built-in type; this node allows changes to it only if allow_types lists it"
     );
     Err(ActionError::denied_by_rule(message, "plugins.puppetral.allow_types"))
-}
-
-/// Maps invalid input to status 4, and all other errors to status 1.
-#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
-pub(crate) fn from_engine_error(error: EngineError) -> ActionError {
-    if error.is_invalid() {
-        ActionError::invalid_input(error.one_line_message())
-    } else {
-        ActionError::failed(error.one_line_message())
-    }
 }

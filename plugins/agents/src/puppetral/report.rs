@@ -8,7 +8,7 @@ use muster_engine::undo::RestoreConflict;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::puppetral::engines::from_engine_error;
+use crate::engine_error::from_engine_error;
 
 /// Maximum number of events in a reply. A `tidy` can remove more files than a message can list.
 const MAX_EVENTS: usize = 500;

@@ -4,10 +4,10 @@ use muster_api::{ActionError, BlockingContext, NoState};
 use muster_contract::service::{
     ServiceChangeInput, ServiceChangeOutput, ServiceNameInput, ServiceRunState, ServiceStatusOutput,
 };
-use muster_engine::EngineError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::engine_error::from_engine_error;
 use crate::service::SelfRestart;
 use crate::service::node_service::NodeService;
 
@@ -26,7 +26,7 @@ pub(crate) fn query_service(
     cx: &BlockingContext,
     input: ServiceNameInput,
 ) -> Result<ServiceStatusOutput, ActionError> {
-    let status = NodeService::new(cx, input.service).query_state().map_err(to_action_error)?;
+    let status = NodeService::new(cx, input.service).query_state().map_err(from_engine_error)?;
     Ok(ServiceStatusOutput { status })
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn change_state(
     desired: ServiceRunState,
 ) -> Result<ServiceChangeOutput, ActionError> {
     let noop = input.noop == Some(true);
-    NodeService::new(cx, input.service).ensure_state(desired, noop).map_err(to_action_error)
+    NodeService::new(cx, input.service).ensure_state(desired, noop).map_err(from_engine_error)
 }
 
 /// Stops and starts a service. The daemon itself is restarted after the reply: an action that waited for it would keep it from stopping.
@@ -67,7 +67,7 @@ pub(crate) fn restart_service(
         }
         return Ok(ServiceChangeOutput { status: ServiceRunState::Running, changed: true });
     }
-    let status = NodeService::new(cx, input.service).restart(noop).map_err(to_action_error)?;
+    let status = NodeService::new(cx, input.service).restart(noop).map_err(from_engine_error)?;
     Ok(ServiceChangeOutput { status, changed: true })
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn find_service(
     cx: &BlockingContext,
     name: &str,
 ) -> Result<ServiceDataOutput, ActionError> {
-    let found = NodeService::new(cx, name.to_owned()).query_status().map_err(to_action_error)?;
+    let found = NodeService::new(cx, name.to_owned()).query_status().map_err(from_engine_error)?;
     let (present, running) = (found.missing.is_none(), found.running);
     let status = match (present, running) {
         (false, _) => "absent",
@@ -93,14 +93,4 @@ pub(crate) fn find_service(
             _ => None,
         },
     })
-}
-
-/// Reports an invalid name with status 4 and a failure of the machine with status 1.
-#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
-fn to_action_error(error: EngineError) -> ActionError {
-    if error.is_invalid() {
-        ActionError::invalid_input(error.one_line_message())
-    } else {
-        ActionError::failed(error.one_line_message())
-    }
 }

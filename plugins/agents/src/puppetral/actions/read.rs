@@ -8,9 +8,8 @@ use muster_contract::puppetral::{
 };
 use serde_json::{Map, Value};
 
-use crate::puppetral::engines::{
-    EngineFactory, check_foreign, from_engine_error, read_only_for_own_types,
-};
+use crate::engine_error::from_engine_error;
+use crate::puppetral::engines::{EngineFactory, check_foreign, read_only_for_own_types};
 use crate::puppetral::{managed, properties};
 
 pub(crate) fn find_resource(
