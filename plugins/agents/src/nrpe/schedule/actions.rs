@@ -76,18 +76,11 @@ pub(crate) async fn acknowledge_check(
         .change(|state, now| {
             find_check(state, &check)?;
             let until = end.map(|millis| now.saturating_add(millis));
-            let mut is_problem = false;
-            state.book.change(&check, now, |record, _| {
-                let acknowledgement = CheckAcknowledgement { author, comment, time: now, until };
-                let transition = record.acknowledge(acknowledgement);
-                is_problem = transition.is_some();
-                Vec::from_iter(transition)
+            let acknowledgement = CheckAcknowledgement { author, comment, time: now, until };
+            let is_problem = state.book.change(&check, now, |record, _| {
+                Vec::from_iter(record.acknowledge(acknowledgement))
             });
-            if is_problem {
-                Ok(())
-            } else {
-                Err(ActionError::failed(format!("{check} has no problem to acknowledge")))
-            }
+            require(is_problem, || format!("{check} has no problem to acknowledge"))
         })
         .await?;
     Ok(change_output(&monitor, Some(&check)))
@@ -102,17 +95,10 @@ pub(crate) async fn unacknowledge_check(
     monitor
         .change(|state, now| {
             find_check(state, &check)?;
-            let mut was_acknowledged = false;
-            state.book.change(&check, now, |record, _| {
-                let transition = record.unacknowledge(Some(author));
-                was_acknowledged = transition.is_some();
-                Vec::from_iter(transition)
+            let was_acknowledged = state.book.change(&check, now, |record, _| {
+                Vec::from_iter(record.unacknowledge(Some(author)))
             });
-            if was_acknowledged {
-                Ok(())
-            } else {
-                Err(ActionError::failed(format!("{check} is not acknowledged")))
-            }
+            require(was_acknowledged, || format!("{check} is not acknowledged"))
         })
         .await?;
     Ok(change_output(&monitor, Some(&check)))
@@ -153,24 +139,14 @@ pub(crate) async fn end_maintenance(
     monitor
         .change(|state, now| {
             let Some(check) = &check else {
-                return if state.book.end_maintenance(author, now) {
-                    Ok(())
-                } else {
-                    Err(ActionError::failed("the node is not in maintenance"))
-                };
+                let has_ended = state.book.end_maintenance(author, now);
+                return require(has_ended, || "the node is not in maintenance".to_owned());
             };
             find_check(state, check)?;
-            let mut has_ended = false;
-            state.book.change(check, now, |record, quiet| {
-                let transitions = record.end_maintenance(author, now, quiet);
-                has_ended = !transitions.is_empty();
-                transitions
-            });
-            if has_ended {
-                Ok(())
-            } else {
-                Err(ActionError::failed(format!("{check} is not in maintenance")))
-            }
+            let has_ended = state
+                .book
+                .change(check, now, |record, quiet| record.end_maintenance(author, now, quiet));
+            require(has_ended, || format!("{check} is not in maintenance"))
         })
         .await?;
     Ok(change_output(&monitor, check.as_deref()))
@@ -199,6 +175,10 @@ fn bound_rows(rows: &mut [ScheduledCheckRow]) {
             text.truncate(end);
         }
     }
+}
+
+fn require(is_met: bool, problem: impl FnOnce() -> String) -> Result<(), ActionError> {
+    if is_met { Ok(()) } else { Err(ActionError::failed(problem())) }
 }
 
 fn find_check(state: &MonitorState, check: &str) -> Result<(), ActionError> {

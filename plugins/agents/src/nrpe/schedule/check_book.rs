@@ -55,17 +55,19 @@ impl CheckBook {
         self.add_events(check, transitions, now);
     }
 
-    /// Changes the record of a check, if it is known.
+    /// Changes the record of a check, if it is known. Returns whether anything has changed.
     pub(crate) fn change(
         &mut self,
         check: &str,
         now: Millis,
         change: impl FnOnce(&mut CheckRecord, bool) -> Vec<CheckTransition>,
-    ) {
+    ) -> bool {
         let quiet = self.is_node_in_maintenance(now);
-        let Some(record) = self.records.get_mut(check) else { return };
+        let Some(record) = self.records.get_mut(check) else { return false };
         let transitions = change(record, quiet);
+        let is_changed = !transitions.is_empty();
         self.add_events(check, transitions, now);
+        is_changed
     }
 
     pub(crate) fn begin_maintenance(&mut self, window: MaintenanceWindow, now: Millis) {
