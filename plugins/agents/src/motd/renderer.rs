@@ -1,6 +1,7 @@
 //! Reads fragments, renders them for a node, and writes the files that differ.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +77,16 @@ pub struct MotdRefresh {
     pub problems: Vec<String>,
 }
 
+impl MotdRefresh {
+    fn note_write(&mut self, path: &Path, written: Result<bool, impl Error + 'static>) {
+        match written {
+            Ok(true) => self.changed.push(path.to_owned()),
+            Ok(false) => {}
+            Err(error) => self.problems.push(error_chain(&error)),
+        }
+    }
+}
+
 /// Renders and writes the texts of one node.
 #[derive(Debug)]
 pub struct MotdRenderer {
@@ -117,22 +128,14 @@ impl MotdRenderer {
             let TextReport { text, problems } = self.report(system, node, target);
             refresh.problems.extend(problems);
             for path in files {
-                match self.writer.write_text(system, path, &text) {
-                    Ok(true) => refresh.changed.push(path.to_owned()),
-                    Ok(false) => {}
-                    Err(error) => refresh.problems.push(error_chain(&error)),
-                }
+                refresh.note_write(path, self.writer.write_text(system, path, &text));
             }
         }
         if let Some(path) = &self.options.prompt_cache {
             let (rendered, problems) = self.render(system, node, FragmentTarget::Prompt);
             refresh.problems.extend(problems);
-            match write_prompt(system, path, &prompt_status(&self.options, node, &rendered.blocks))
-            {
-                Ok(true) => refresh.changed.push(path.clone()),
-                Ok(false) => {}
-                Err(error) => refresh.problems.push(error_chain(&error)),
-            }
+            let status = prompt_status(&self.options, node, &rendered.blocks);
+            refresh.note_write(path, write_prompt(system, path, &status));
         }
         refresh
     }

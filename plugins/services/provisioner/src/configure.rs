@@ -89,21 +89,23 @@ fn read_output(answer: &Map<String, Value>) -> Result<ProvisionConfigureOutput, 
 
 /// The settings of both; those of `over` replace those of `base` key by key.
 fn merge_settings(base: NodeSettings, over: NodeSettings) -> NodeSettings {
-    let configuration = match (base.configuration, over.configuration) {
+    NodeSettings {
+        configuration: merge_maps(base.configuration, over.configuration),
+        policies: merge_maps(base.policies, over.policies),
+    }
+}
+
+fn merge_maps<M: Extend<I> + IntoIterator<Item = I>, I>(
+    base: Option<M>,
+    over: Option<M>,
+) -> Option<M> {
+    match (base, over) {
         (Some(mut base), Some(over)) => {
             base.extend(over);
             Some(base)
         }
         (base, over) => over.or(base),
-    };
-    let policies = match (base.policies, over.policies) {
-        (Some(mut base), Some(over)) => {
-            base.extend(over);
-            Some(base)
-        }
-        (base, over) => over.or(base),
-    };
-    NodeSettings { configuration, policies }
+    }
 }
 
 #[cfg(test)]
