@@ -29,7 +29,7 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    StateChanges, StateSource, ValidatedDataSource,
+    PluginResult, StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
 use muster_engine::lock::puppet_state_dirs;
@@ -256,11 +256,11 @@ fn configure_plugin<P: NodePlugin>(
     sections: &PluginSections,
     daemon: &DaemonContext,
     shared: P::Shared,
-) -> Result<P, PluginError> {
+) -> PluginResult<P> {
     P::configure(parse_options::<P>(sections)?, daemon, shared)
 }
 
-fn parse_options<P: NodePlugin>(sections: &PluginSections) -> Result<P::Options, PluginError> {
+fn parse_options<P: NodePlugin>(sections: &PluginSections) -> PluginResult<P::Options> {
     P::parse_options(sections.get(P::NAME).cloned().unwrap_or_default())
 }
 

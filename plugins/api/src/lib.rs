@@ -85,7 +85,9 @@ pub use node::{
     AgentProblem, CallerVerdict, CancelScope, CounterSnapshot, NodeHandle, RequestOwner,
     RunningRequest,
 };
-pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};
+pub use plugin::{
+    DaemonContext, NoOptions, NodePlugin, PluginError, PluginResult, StatelessPlugin,
+};
 pub use state::{StateChanges, StateSource};
 pub use throttle::LogThrottle;
 pub use typed_agent::TypedAgentBuilder;

@@ -40,7 +40,7 @@ pub trait NodePlugin: Sized {
         options: Self::Options,
         daemon: &DaemonContext,
         shared: Self::Shared,
-    ) -> Result<Self, PluginError>;
+    ) -> PluginResult<Self>;
 
     /// Builds the agent with every action that its DDL declares.
     fn build_agent(&self) -> Result<Agent, AgentError>;
@@ -67,7 +67,7 @@ pub trait NodePlugin: Sized {
     }
 
     /// Parses the options; `section` is the content of `[plugins.NAME]`, empty if the configuration has none.
-    fn parse_options(section: Map<String, Value>) -> Result<Self::Options, PluginError> {
+    fn parse_options(section: Map<String, Value>) -> PluginResult<Self::Options> {
         serde_json::from_value(Value::Object(section))
             .map_err(|source| PluginError::Section { plugin: Self::NAME, source })
     }
@@ -92,7 +92,7 @@ impl<P: StatelessPlugin> NodePlugin for P {
     type Options = NoOptions;
     type Shared = ();
 
-    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> PluginResult<Self> {
         Ok(Self::default())
     }
 
@@ -109,6 +109,9 @@ impl<P: StatelessPlugin> NodePlugin for P {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoOptions {}
+
+/// What configures a plugin, or why it cannot.
+pub type PluginResult<T> = Result<T, PluginError>;
 
 /// Why a plugin cannot be configured.
 #[derive(Debug, thiserror::Error)]

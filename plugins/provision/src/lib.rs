@@ -22,7 +22,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginResult,
+    ValidatedDataSource,
 };
 use muster_contract::provision::{
     ProvisionAgent, ProvisionBootstrapPuppet, ProvisionConfigure, ProvisionDaemonizePuppet,
@@ -119,7 +120,7 @@ impl NodePlugin for ProvisionPlugin {
         options: Options,
         daemon: &DaemonContext,
         shared: ProvisionShared,
-    ) -> Result<Self, PluginError> {
+    ) -> PluginResult<Self> {
         Ok(Self { options, state: daemon.state.clone(), shared })
     }
 

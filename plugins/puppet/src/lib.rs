@@ -36,8 +36,8 @@ use crate::permits::PermitClient;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateChanges,
-    StateSource, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, PluginResult,
+    StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_contract::puppet::{
     PuppetAgent, PuppetDisable, PuppetEnable, PuppetLastRunReport, PuppetLastRunSummary,
@@ -96,7 +96,7 @@ impl NodePlugin for PuppetPlugin {
         mut options: Options,
         daemon: &DaemonContext,
         shared: PuppetShared,
-    ) -> Result<Self, PluginError> {
+    ) -> PluginResult<Self> {
         if options.state_dir.as_os_str().is_empty() {
             options.state_dir = daemon.state.join("puppet");
         }

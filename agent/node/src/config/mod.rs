@@ -18,7 +18,7 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use muster_api::PluginError;
+use muster_api::{PluginError, PluginResult};
 use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
 use muster_files::read_limited_text;
 use muster_host::external::ExternalOptions;
@@ -83,7 +83,7 @@ pub struct EnrolledValues {
 pub fn parse_section<O: DeserializeOwned>(
     plugin: &'static str,
     sections: &PluginSections,
-) -> Result<O, PluginError> {
+) -> PluginResult<O> {
     let section = sections.get(plugin).cloned().unwrap_or_default();
     serde_json::from_value(Value::Object(section))
         .map_err(|source| PluginError::Section { plugin, source })
@@ -96,7 +96,7 @@ impl Config {
     }
 
     /// The options of external agents, `[plugins.external]`.
-    pub fn external_options(&self) -> Result<ExternalOptions, PluginError> {
+    pub fn external_options(&self) -> PluginResult<ExternalOptions> {
         parse_section("external", &self.plugins)
     }
 

@@ -10,7 +10,7 @@ mod service;
 
 use std::time::Duration;
 
-use muster_api::PluginError;
+use muster_api::PluginResult;
 use muster_node::config::{Config, PluginSections, parse_section};
 
 pub(crate) use service::{ServiceContext, ServiceError, ServiceTasks};
@@ -30,7 +30,7 @@ pub(crate) async fn wait_stopped(services: ServiceTasks) {
 }
 
 /// The options of a service; `None` if it is off.
-fn enabled_options<S: CentralService>(config: &Config) -> Result<Option<S::Options>, PluginError> {
+fn enabled_options<S: CentralService>(config: &Config) -> PluginResult<Option<S::Options>> {
     let options = parse_section(S::NAME, &config.plugins)?;
     Ok(config.enables_plugin(S::NAME).then_some(options))
 }
@@ -38,7 +38,7 @@ fn enabled_options<S: CentralService>(config: &Config) -> Result<Option<S::Optio
 macro_rules! list_services {
     ($($service:ty),* $(,)?) => {
         /// Checks the sections `[plugins.NAME]` of all services.
-        pub(crate) fn check_sections(sections: &PluginSections) -> Result<(), PluginError> {
+        pub(crate) fn check_sections(sections: &PluginSections) -> PluginResult<()> {
             $(parse_section::<<$service as CentralService>::Options>(<$service>::NAME, sections)?;)*
             Ok(())
         }

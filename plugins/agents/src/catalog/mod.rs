@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginResult, StateSource,
     ValidatedDataSource,
 };
 use muster_contract::catalog::{CatalogAgent, CatalogApply, CatalogLint, CatalogPlan};
@@ -40,11 +40,7 @@ impl NodePlugin for CatalogPlugin {
     type Options = Options;
     type Shared = ();
 
-    fn configure(
-        mut options: Options,
-        daemon: &DaemonContext,
-        (): (),
-    ) -> Result<Self, PluginError> {
+    fn configure(mut options: Options, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         if options.state_dir.as_os_str().is_empty() {
             options.state_dir = daemon.state.join("engine");
         }

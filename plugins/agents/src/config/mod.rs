@@ -15,7 +15,7 @@ use std::sync::Arc;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{
     ActionError, Agent, AgentError, BlockingContext, CallerVerdict, DaemonContext, NoOptions,
-    NoState, NodePlugin, PluginError,
+    NoState, NodePlugin, PluginResult,
 };
 use muster_contract::config::{
     ConfigAgent, ConfigCallerRow, ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput,
@@ -41,11 +41,7 @@ impl NodePlugin for ConfigPlugin {
     type Options = NoOptions;
     type Shared = Option<Arc<Deployments>>;
 
-    fn configure(
-        _: NoOptions,
-        _: &DaemonContext,
-        deployments: Self::Shared,
-    ) -> Result<Self, PluginError> {
+    fn configure(_: NoOptions, _: &DaemonContext, deployments: Self::Shared) -> PluginResult<Self> {
         Ok(Self(DeploymentHandle(deployments)))
     }
 

@@ -10,7 +10,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::filemgr::{
     FilemgrAgent, FilemgrList, FilemgrMkdir, FilemgrRead, FilemgrRemove, FilemgrStatus,
     FilemgrTouch,
@@ -72,7 +72,7 @@ impl NodePlugin for FilemgrPlugin {
     type Options = Options;
     type Shared = ();
 
-    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         Ok(Self { options, daemon_paths: daemon.own_paths.clone() })
     }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, PluginResult};
 use muster_contract::motd::{MotdAgent, MotdRegister, MotdRender, MotdUnregister, TerminalColor};
 use muster_engine::types::motd_fragment::FragmentTarget;
 use serde::Deserialize;
@@ -93,7 +93,7 @@ impl Default for MotdOptions {
 }
 
 impl MotdOptions {
-    fn check(&self) -> Result<(), PluginError> {
+    fn check(&self) -> PluginResult<()> {
         let paths = self.outputs.iter().map(|output| ("outputs", &output.path));
         let others = self.prompt_cache.iter().map(|path| ("prompt_cache", path));
         for (option, path) in paths.chain(others).chain([("local", &self.local)]) {
@@ -130,7 +130,7 @@ impl NodePlugin for MotdPlugin {
         options: MotdOptions,
         daemon: &DaemonContext,
         program: PathBuf,
-    ) -> Result<Self, PluginError> {
+    ) -> PluginResult<Self> {
         options.check()?;
         let place = worker::RenderPlace::Worker(program);
         Ok(Self { renderer: Arc::new(MotdRenderer::new(options, &daemon.state, place)) })

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use muster_api::ddl::builtin_data;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginResult, StateSource,
     ValidatedDataSource,
 };
 use muster_contract::nrpe::{
@@ -51,11 +51,7 @@ impl NodePlugin for NrpePlugin {
     type Options = NrpeOptions;
     type Shared = ();
 
-    fn configure(
-        options: NrpeOptions,
-        daemon: &DaemonContext,
-        (): (),
-    ) -> Result<Self, PluginError> {
+    fn configure(options: NrpeOptions, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         options.check()?;
         let file = options.config.strip_prefix("/").unwrap_or(&options.config);
         let enabled = options.enabled.unwrap_or_else(|| daemon.root.join(file).exists());

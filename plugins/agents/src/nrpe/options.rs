@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use muster_api::PluginError;
+use muster_api::{PluginError, PluginResult};
 use serde::Deserialize;
 
 const MAX_TIMEOUT_SECONDS: u64 = 3600;
@@ -37,7 +37,7 @@ impl Default for NrpeOptions {
 }
 
 impl NrpeOptions {
-    pub(super) fn check(&self) -> Result<(), PluginError> {
+    pub(super) fn check(&self) -> PluginResult<()> {
         let invalid = |option, problem: String| {
             Err(PluginError::Option { plugin: "nrpe", option, source: problem.into() })
         };

@@ -7,7 +7,7 @@ use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::{TestNode, data_differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent, DaemonContext, NodePlugin, PluginError};
+use muster_api::{ActionError, Agent, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::nrpe::NrpeDataOutput;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use crate::nrpe::{NrpeOptions, NrpePlugin};
 
 const FILE: &str = "/etc/nagios/nrpe.cfg";
 
-fn configure(options: &Value) -> Result<NrpePlugin, PluginError> {
+fn configure(options: &Value) -> PluginResult<NrpePlugin> {
     let section = options.as_object().cloned().unwrap_or_default();
     let options = NrpePlugin::parse_options(section)?;
     let daemon = DaemonContext { root: "/".into(), ..DaemonContext::default() };

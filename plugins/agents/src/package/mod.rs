@@ -13,8 +13,8 @@ pub mod worker;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin, PluginError,
-    ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin,
+    PluginResult, ValidatedDataSource,
 };
 use muster_contract::package::{
     PackageAgent, PackageCheckupdates, PackageInstall, PackagePurge, PackageRefresh, PackageStatus,
@@ -44,11 +44,7 @@ impl NodePlugin for PackagePlugin {
     type Options = NoOptions;
     type Shared = Arc<PackageWorkers>;
 
-    fn configure(
-        _: NoOptions,
-        _: &DaemonContext,
-        workers: Arc<PackageWorkers>,
-    ) -> Result<Self, PluginError> {
+    fn configure(_: NoOptions, _: &DaemonContext, workers: Self::Shared) -> PluginResult<Self> {
         Ok(Self(workers))
     }
 

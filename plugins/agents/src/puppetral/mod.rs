@@ -20,7 +20,7 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::ddl::AgentDdl;
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, TypedAgentBuilder};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult, TypedAgentBuilder};
 use muster_contract::puppetral::{
     PuppetralAgent, PuppetralDo, PuppetralFind, PuppetralPlan, PuppetralSearch,
 };
@@ -68,11 +68,7 @@ impl NodePlugin for PuppetralPlugin {
     type Options = Options;
     type Shared = ();
 
-    fn configure(
-        mut options: Options,
-        daemon: &DaemonContext,
-        (): (),
-    ) -> Result<Self, PluginError> {
+    fn configure(mut options: Options, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         options.state_dir.get_or_insert_with(|| daemon.state.join("engine"));
         Ok(Self(options))
     }

@@ -20,7 +20,7 @@ pub mod worker;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginResult};
 use muster_contract::restart::{RestartAgent, RestartRequest, RestartStatus};
 
 pub use cycle::{AcceptedRestart, RestartCycle, RestartOptions, RestartState};
@@ -48,11 +48,7 @@ impl NodePlugin for RestartPlugin {
     type Options = NoOptions;
     type Shared = RestartManager;
 
-    fn configure(
-        _: NoOptions,
-        _: &DaemonContext,
-        restarts: RestartManager,
-    ) -> Result<Self, PluginError> {
+    fn configure(_: NoOptions, _: &DaemonContext, restarts: RestartManager) -> PluginResult<Self> {
         Ok(Self(restarts))
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin,
-    PluginError, ValidatedDataSource,
+    PluginResult, ValidatedDataSource,
 };
 use muster_contract::service::ServiceRunState::Running;
 use muster_contract::service::{
@@ -61,11 +61,7 @@ impl NodePlugin for ServicePlugin {
     type Options = NoOptions;
     type Shared = Arc<dyn DaemonRestarter>;
 
-    fn configure(
-        _: NoOptions,
-        _: &DaemonContext,
-        restarter: Arc<dyn DaemonRestarter>,
-    ) -> Result<Self, PluginError> {
+    fn configure(_: NoOptions, _: &DaemonContext, restarter: Self::Shared) -> PluginResult<Self> {
         Ok(Self(restarter))
     }
 

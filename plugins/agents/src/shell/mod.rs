@@ -14,7 +14,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NoState, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NoState, NodePlugin, PluginResult};
 use muster_contract::shell::{
     ShellAgent, ShellKill, ShellList, ShellRun, ShellStart, ShellStatus, ShellTail,
 };
@@ -68,7 +68,7 @@ impl NodePlugin for ShellPlugin {
     type Options = Options;
     type Shared = ();
 
-    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         Ok(Self { options, jobs: daemon.state.join("shell") })
     }
 

@@ -7,7 +7,7 @@ use muster_api::base::{format_rfc3339, unix_millis_now};
 use muster_api::ddl::AgentContract as _;
 use muster_api::{
     ActionError, Agent, AgentError, BlockingContext, CallSender, DaemonContext, NodePlugin,
-    PluginError, WorkEnd,
+    PluginError, PluginResult, WorkEnd,
 };
 use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput, SshSignOutput};
 use muster_contract::write_values;
@@ -90,11 +90,7 @@ impl NodePlugin for SshCaPlugin {
     type Options = AuthorityOptions;
     type Shared = ();
 
-    fn configure(
-        options: AuthorityOptions,
-        _: &DaemonContext,
-        (): (),
-    ) -> Result<Self, PluginError> {
+    fn configure(options: AuthorityOptions, _: &DaemonContext, (): ()) -> PluginResult<Self> {
         let invalid = |option, error: AuthorityError| PluginError::Option {
             plugin: SshCaAgent::NAME,
             option,

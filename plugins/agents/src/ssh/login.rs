@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use muster_api::ddl::AgentContract as _;
-use muster_api::{Agent, AgentError, CallContext, DaemonContext, NoState, NodePlugin, PluginError};
+use muster_api::{
+    Agent, AgentError, CallContext, DaemonContext, NoState, NodePlugin, PluginResult,
+};
 use muster_contract::ssh::{LOGIN_SOCKET_PATH, SshAgent, SshLogin, SshLoginInput, SshLoginOutput};
 use serde::Deserialize;
 
@@ -43,11 +45,7 @@ impl NodePlugin for SshPlugin {
     type Options = LoginOptions;
     type Shared = ();
 
-    fn configure(
-        mut options: LoginOptions,
-        daemon: &DaemonContext,
-        (): (),
-    ) -> Result<Self, PluginError> {
+    fn configure(mut options: LoginOptions, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         if options.authorities.as_os_str().is_empty() {
             options.authorities = daemon.state.join("ssh/user-ca.pub");
         }

@@ -7,7 +7,7 @@ mod actions;
 mod hub;
 mod options;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::tunnel::{TunnelAgent, TunnelOpen};
 
 pub use hub::{TunnelCounts, TunnelHub};
@@ -27,11 +27,7 @@ impl NodePlugin for TunnelPlugin {
     type Options = TunnelOptions;
     type Shared = TunnelHub;
 
-    fn configure(
-        options: TunnelOptions,
-        _: &DaemonContext,
-        hub: TunnelHub,
-    ) -> Result<Self, PluginError> {
+    fn configure(options: TunnelOptions, _: &DaemonContext, hub: TunnelHub) -> PluginResult<Self> {
         options.check()?;
         Ok(Self { options, hub })
     }
@@ -55,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    fn configure(section: &serde_json::Value) -> Result<TunnelPlugin, PluginError> {
+    fn configure(section: &serde_json::Value) -> PluginResult<TunnelPlugin> {
         let section = section.as_object().cloned().unwrap_or_default();
         let options = TunnelPlugin::parse_options(section)?;
         TunnelPlugin::configure(options, &DaemonContext::default(), TunnelHub::default())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_api::{NodePlugin as _, PluginError};
+use muster_api::{NodePlugin as _, PluginError, PluginResult};
 use serde::Deserialize;
 
 use crate::tunnel::TunnelPlugin;
@@ -44,7 +44,7 @@ impl Default for TunnelOptions {
 }
 
 impl TunnelOptions {
-    pub(crate) fn check(&self) -> Result<(), PluginError> {
+    pub(crate) fn check(&self) -> PluginResult<()> {
         let invalid = |option, problem: String| {
             Err(PluginError::Option { plugin: TunnelPlugin::NAME, option, source: problem.into() })
         };

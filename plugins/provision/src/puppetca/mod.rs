@@ -18,7 +18,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::puppetca::{
     PuppetcaAgent, PuppetcaClean, PuppetcaList, PuppetcaRevoke, PuppetcaSign, PuppetcaStatus,
 };
@@ -50,7 +50,7 @@ impl NodePlugin for PuppetcaPlugin {
     type Options = Options;
     type Shared = ();
 
-    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         Ok(Self { options, records: daemon.state.join("puppetca") })
     }
 

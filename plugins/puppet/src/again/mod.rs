@@ -32,7 +32,9 @@ use std::sync::Arc;
 
 use crate::PuppetRunHandle;
 use crate::permits::PermitClient;
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, StateSource};
+use muster_api::{
+    Agent, AgentError, DaemonContext, NodePlugin, PluginError, PluginResult, StateSource,
+};
 use muster_contract::again::{
     AgainAgent, AgainCancel, AgainHistory, AgainList, AgainNoteMissing, AgainRelease,
     AgainRequestRun, AgainReset,
@@ -80,7 +82,7 @@ impl NodePlugin for AgainPlugin {
         options: AgainOptions,
         daemon: &DaemonContext,
         shared: AgainShared,
-    ) -> Result<Self, PluginError> {
+    ) -> PluginResult<Self> {
         let budget = FleetBudget::new(shared.permits, options.budget).map_err(|source| {
             PluginError::Option { plugin: Self::NAME, option: "budget", source: source.into() }
         })?;

@@ -33,7 +33,7 @@ mod watched_pool;
 
 use std::future::ready;
 
-use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginResult};
 use muster_contract::permit::{PermitAgent, PermitList, PermitRelease};
 
 use actions::release_permits;
@@ -58,11 +58,7 @@ impl NodePlugin for PermitPlugin {
     type Options = NoOptions;
     type Shared = PermitClient;
 
-    fn configure(
-        _: NoOptions,
-        _: &DaemonContext,
-        client: PermitClient,
-    ) -> Result<Self, PluginError> {
+    fn configure(_: NoOptions, _: &DaemonContext, client: PermitClient) -> PluginResult<Self> {
         Ok(Self(client))
     }
 

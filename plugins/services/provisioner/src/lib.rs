@@ -25,7 +25,7 @@ mod tests;
 pub mod worker;
 pub mod workflow;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::provisioner::{
     ProvisionerAgent, ProvisionerPause, ProvisionerResume, ProvisionerRetire, ProvisionerRetry,
     ProvisionerStatus,
@@ -71,7 +71,7 @@ impl NodePlugin for ProvisionerPlugin {
         options: Options,
         _: &DaemonContext,
         handle: ProvisionerHandle,
-    ) -> Result<Self, PluginError> {
+    ) -> PluginResult<Self> {
         Ok(Self { options, handle })
     }
 
