@@ -13,7 +13,7 @@ use std::time::Duration;
 use muster_agents::nrpe::{CheckMonitor, StoredCheckEvent};
 use muster_agents::restart::{RestartCycle, RestartState, RestartStore};
 use muster_api::base::error_chain;
-use muster_api::system::SystemError;
+use muster_api::system::SystemResult;
 use muster_base::NodeText;
 use muster_bus::{Bus, BusError};
 use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
@@ -224,7 +224,7 @@ struct StoredEvents {
     in_progress: bool,
 }
 
-fn read_events(sources: &EventSources, node: &Identity) -> Result<StoredEvents, SystemError> {
+fn read_events(sources: &EventSources, node: &Identity) -> SystemResult<StoredEvents> {
     let mut stored = read_restarts(&sources.restarts, node)?;
     let expired = read_expired(&sources.engine_dir)?;
     stored.events.extend(expired.iter().filter_map(|refresh| expiry_event(refresh, node)));
@@ -248,7 +248,7 @@ fn expiry_event(refresh: &ExpiredRefresh, node: &Identity) -> Option<FleetEvent>
     })
 }
 
-fn read_restarts(store: &RestartStore, node: &Identity) -> Result<StoredEvents, SystemError> {
+fn read_restarts(store: &RestartStore, node: &Identity) -> SystemResult<StoredEvents> {
     let mut stored = StoredEvents::default();
     for key in store.list_keys()? {
         let Some(record) = store.read_record(&key)? else { continue };

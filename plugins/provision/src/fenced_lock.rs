@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use muster_api::ActionError;
-use muster_api::system::{LockGuard, StateDir, SystemError};
+use muster_api::system::{LockGuard, StateDir, SystemError, SystemResult};
 use muster_contract::provision::ProvisionLockOutput;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -234,7 +234,7 @@ impl FencedLock {
     }
 
     /// Opens the directory, and excludes other writers until the guard is dropped.
-    fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
+    fn open_guarded(&self) -> SystemResult<(StateDir, Box<dyn LockGuard>)> {
         let files = StateDir::open(&self.directory)?;
         let guard = files.acquire_lock(GUARD_FILE, GUARD_TIMEOUT)?;
         Ok((files, guard))
@@ -284,11 +284,11 @@ fn remaining_lease(lock: &LockRecord, now: SystemTime) -> Option<Duration> {
     (left > 0 && left <= MAX_LEASE_SECONDS * 1000).then(|| Duration::from_millis(left))
 }
 
-fn read_lock_record(files: &StateDir) -> Result<Option<LockRecord>, SystemError> {
+fn read_lock_record(files: &StateDir) -> SystemResult<Option<LockRecord>> {
     files.read_record(LOCK_FILE, MAX_FILE_BYTES)
 }
 
-fn read_fence_record(files: &StateDir) -> Result<FenceRecord, SystemError> {
+fn read_fence_record(files: &StateDir) -> SystemResult<FenceRecord> {
     Ok(files.read_record(FENCE_FILE, MAX_FILE_BYTES)?.unwrap_or_default())
 }
 

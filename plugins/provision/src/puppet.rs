@@ -9,7 +9,7 @@ use crate::certificate::MAX_PEM_BYTES;
 use muster_api::progress::ProgressSink;
 use muster_api::system::command::OutputListener;
 use muster_api::system::pid_lock;
-use muster_api::system::{Command, CommandOutput, FileMetadata, SystemError};
+use muster_api::system::{Command, CommandOutput, FileMetadata, SystemResult};
 use muster_api::{ActionError, BlockingContext};
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ impl<'a> PuppetRunner<'a> {
     }
 
     /// Runs Puppet until it exits; sends its lines as progress if the caller asked for it.
-    pub(crate) fn run(&self, args: &[&str]) -> Result<CommandOutput, SystemError> {
+    pub(crate) fn run(&self, args: &[&str]) -> SystemResult<CommandOutput> {
         let mut command = self.build_command(args);
         if self.cx.progress.is_wanted() {
             let (progress, pending) = (self.cx.progress.clone(), Mutex::new(String::new()));

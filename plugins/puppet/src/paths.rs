@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_api::system::{System, SystemError};
+use muster_api::system::{System, SystemError, SystemResult};
 
 use crate::options::Options;
 
@@ -119,7 +119,7 @@ pub(crate) fn find_program(
     Err(PuppetPathsError::Program(PROGRAM_CANDIDATES.join(", ")))
 }
 
-fn find_ssldir(system: &dyn System) -> Result<PathBuf, SystemError> {
+fn find_ssldir(system: &dyn System) -> SystemResult<PathBuf> {
     for path in SSLDIR_CANDIDATES {
         if path_exists(system, Path::new(path))? {
             return Ok(path.into());
@@ -128,6 +128,6 @@ fn find_ssldir(system: &dyn System) -> Result<PathBuf, SystemError> {
     Ok(SSLDIR_CANDIDATES.first().map(PathBuf::from).unwrap_or_default())
 }
 
-fn path_exists(system: &dyn System, path: &Path) -> Result<bool, SystemError> {
+fn path_exists(system: &dyn System, path: &Path) -> SystemResult<bool> {
     Ok(system.metadata(path)?.is_some())
 }

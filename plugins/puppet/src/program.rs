@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::error::found_or_none;
 use muster_api::system::process::pause;
-use muster_api::system::{FileAttributes, ProcessId, StateDir, System, SystemError};
+use muster_api::system::{FileAttributes, ProcessId, StateDir, System, SystemError, SystemResult};
 use muster_engine::run::run_files;
 
 use crate::arguments::{PuppetRunFiles, PuppetRunOptions, build_arguments};
@@ -115,11 +115,7 @@ impl PreparedProgram<'_> {
     }
 
     /// Adds the refreshes to the catalog; returns its path for `puppet apply`. The agent's catalog is modified in place and restored afterwards.
-    fn patch_catalog(
-        &self,
-        targets: &[String],
-        is_apply: bool,
-    ) -> Result<Option<PathBuf>, SystemError> {
+    fn patch_catalog(&self, targets: &[String], is_apply: bool) -> SystemResult<Option<PathBuf>> {
         if targets.is_empty() {
             return Ok(None);
         }
@@ -205,10 +201,7 @@ pub(crate) struct ProgramMonitor {
 }
 
 impl ProgramMonitor {
-    pub(crate) fn run_to_end(
-        self,
-        mut on_applying: impl FnMut(),
-    ) -> Result<SessionOutcome, SystemError> {
+    pub(crate) fn run_to_end(self, mut on_applying: impl FnMut()) -> SystemResult<SessionOutcome> {
         let Some(process) = self.step.process else { return Ok(SessionOutcome::default()) };
         let engine = StateDir::open(&self.engine)?;
         let Self { run, is_noop, catalog, is_resumed, .. } = self;

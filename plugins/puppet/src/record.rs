@@ -6,7 +6,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use muster_api::system::{ProcessId, StateDir, SystemError};
+use muster_api::system::{ProcessId, StateDir, SystemResult};
 use muster_contract::puppet::PuppetRunOutcome;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -64,7 +64,7 @@ impl RunRecordStore {
     }
 
     /// The record is on disk when this returns.
-    pub(crate) fn write(&self, record: &PuppetRunRecord) -> Result<(), SystemError> {
+    pub(crate) fn write(&self, record: &PuppetRunRecord) -> SystemResult<()> {
         let state = StateDir::open(&self.run_directory(record.id))?;
         state.replace_record(RECORD_FILE, record)
     }

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_api::system::{System, SystemError};
+use muster_api::system::{System, SystemResult};
 use muster_contract::puppet::PuppetRunOutcome;
 use muster_engine::lock;
 use muster_files::FileStamp;
@@ -100,7 +100,7 @@ impl PuppetRunHandle {
     }
 
     /// Begins a run, which continues without a waiter. Its record is on disk when this returns. Blocks.
-    pub fn begin_run(&self, start: RunStart, system: &Arc<dyn System>) -> Result<(), SystemError> {
+    pub fn begin_run(&self, start: RunStart, system: &Arc<dyn System>) -> SystemResult<()> {
         let options = &self.0.options;
         let request = PuppetRunRequest {
             id: start.id,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::permits::PermitClient;
 use muster_api::StateChanges;
-use muster_api::system::{ProcessSpool, System, SystemError};
+use muster_api::system::{ProcessSpool, System, SystemResult};
 use muster_api::wire::identity::{NameError, SubjectName};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use tokio::sync::watch;
@@ -105,7 +105,7 @@ impl PuppetRunManager {
         self: &Arc<Self>,
         request: PuppetRunRequest,
         system: &Arc<dyn System>,
-    ) -> Result<BeginRunResult, SystemError> {
+    ) -> SystemResult<BeginRunResult> {
         // The mutex is held until the run is inserted, so that concurrent requests with the same identity begin only one run.
         let mut active_runs = self.active_runs();
         if let Some(found) = active_runs.get(&request.id) {

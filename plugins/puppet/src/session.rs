@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use muster_api::system::{
-    Command, ProcessId, ProcessSpool, Signal, SpoolWatch, System, SystemError,
+    Command, ProcessId, ProcessSpool, Signal, SpoolWatch, System, SystemResult,
 };
 use muster_contract::puppet::PuppetRunClass;
 
@@ -90,7 +90,7 @@ pub(crate) fn start_process(
     argv: Vec<String>,
     directory: &Path,
     trace: Option<String>,
-) -> Result<ProcessId, SystemError> {
+) -> SystemResult<ProcessId> {
     let mut command = Command::configured(argv);
     for (name, value) in [("PATH", PROGRAM_PATH), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8")] {
         command.env.insert(name.to_owned(), value.to_owned());
@@ -121,7 +121,7 @@ impl ProcessWatcher<'_> {
     pub(crate) fn run_to_end(
         mut self,
         on_applying: &mut dyn FnMut(),
-    ) -> Result<SessionOutcome, SystemError> {
+    ) -> SystemResult<SessionOutcome> {
         let mut outcome = SessionOutcome::default();
         let mut log = LogTail::new(self.directory.join(TRACE_FILE));
         let mut stop_sent_at = None;
@@ -157,7 +157,7 @@ impl ProcessWatcher<'_> {
     }
 
     /// Sends SIGTERM, and SIGKILL after the grace period; returns whether nothing more can be done.
-    fn escalate_stop(&self, stop_sent_at: &mut Option<Instant>) -> Result<bool, SystemError> {
+    fn escalate_stop(&self, stop_sent_at: &mut Option<Instant>) -> SystemResult<bool> {
         let Some(since) = *stop_sent_at else {
             *stop_sent_at = Some(Instant::now());
             self.system.signal_process(&self.process, Signal::SIGTERM, true)?;
@@ -175,7 +175,7 @@ impl ProcessWatcher<'_> {
         log: &mut LogTail,
         outcome: &mut SessionOutcome,
         on_applying: &mut dyn FnMut(),
-    ) -> Result<bool, SystemError> {
+    ) -> SystemResult<bool> {
         let Some(lines) = log.read_new_lines() else { return Ok(false) };
         for line in &lines {
             if line.classify_line() == TraceEvent::Applying {

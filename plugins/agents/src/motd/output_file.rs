@@ -6,7 +6,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::error::found_or_none;
-use muster_api::system::{FileAttributes, FileEntryKind, FileMetadata, System, SystemError};
+use muster_api::system::{
+    FileAttributes, FileEntryKind, FileMetadata, System, SystemError, SystemResult,
+};
 use muster_files::replace_file;
 
 use crate::motd::template::MAX_TEXT_BYTES;
@@ -106,13 +108,13 @@ fn has_text(
     path: &Path,
     found: &FileMetadata,
     text: &str,
-) -> Result<bool, SystemError> {
+) -> SystemResult<bool> {
     let is_candidate = found.mode == OUTPUT_MODE && found.size == text.len() as u64;
     Ok(is_candidate && system.read_file(path, MAX_TEXT_BYTES as u64)? == text.as_bytes())
 }
 
 /// Copies the file, unless a backup exists.
-fn keep_backup(system: &dyn System, path: &Path) -> Result<(), SystemError> {
+fn keep_backup(system: &dyn System, path: &Path) -> SystemResult<()> {
     let mut backup = path.as_os_str().to_owned();
     backup.push(BACKUP_SUFFIX);
     let backup = Path::new(&backup);
@@ -123,7 +125,7 @@ fn keep_backup(system: &dyn System, path: &Path) -> Result<(), SystemError> {
     system.write_file(backup, &content, &FileAttributes::with_mode(OUTPUT_MODE))
 }
 
-fn create_directories(system: &dyn System, directory: &Path) -> Result<(), SystemError> {
+fn create_directories(system: &dyn System, directory: &Path) -> SystemResult<()> {
     if found_or_none(system.metadata(directory))?.flatten().is_some() {
         return Ok(());
     }

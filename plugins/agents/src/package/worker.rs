@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use muster_api::system::command::CancelFlag;
 use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
-use muster_api::system::{StateDir, System, SystemError, launch};
+use muster_api::system::{StateDir, System, SystemResult, launch};
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, DaemonContext};
 use serde::{Deserialize, Serialize};
@@ -110,11 +110,7 @@ impl PackageWorkers {
     }
 
     /// Starts a worker for the change that the call with this [work id](muster_api::CallContext::work_id) asks for. On return the order is on disk and the worker is starting. Blocks.
-    pub(crate) fn start_work(
-        &self,
-        id: Uuid,
-        work: PackageWork,
-    ) -> Result<StartedWork, SystemError> {
+    pub(crate) fn start_work(&self, id: Uuid, work: PackageWork) -> SystemResult<StartedWork> {
         self.remove_old_results();
         let directory = StateDir::recreate(&self.work_path(id))?;
         let order = WorkOrder { root: self.root.clone(), work };
@@ -252,7 +248,7 @@ impl StartedWork {
 }
 
 /// Performs the change of one directory, in the worker's process. Does nothing if another worker performs it, has performed it, or was killed.
-pub fn run_worker(directory: &Path) -> Result<(), SystemError> {
+pub fn run_worker(directory: &Path) -> SystemResult<()> {
     let Some(parent) = directory.parent() else { return Ok(()) };
     let (state, all) = (StateDir::open(directory)?, StateDir::open(parent)?);
     let _running = state.acquire_lock(RUNNING_FILE, RUNNING_LOCK_TIMEOUT)?;

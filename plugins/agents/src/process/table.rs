@@ -4,7 +4,7 @@ use std::path::Path;
 
 use muster_api::filter::FilterPattern;
 use muster_api::system::command::CancelFlag;
-use muster_api::system::{System, SystemError};
+use muster_api::system::{System, SystemResult};
 
 /// Largest name file in bytes.
 const MAX_NAME_BYTES: u64 = 4 * 1024;
@@ -44,7 +44,7 @@ impl ProcessEntry {
 pub(crate) fn read_processes(
     system: &dyn System,
     cancel: &CancelFlag,
-) -> Result<Vec<ProcessEntry>, SystemError> {
+) -> SystemResult<Vec<ProcessEntry>> {
     let pids = system.list_processes()?;
     let running = pids.into_iter().take_while(|_| !cancel.is_cancelled());
     Ok(running.filter_map(|pid| read_process(system, pid)).collect())

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use muster_api::system::{System, SystemError};
+use muster_api::system::{System, SystemResult};
 use muster_engine::resource::Resource;
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub(crate) fn look_up_managed(
     system: &dyn System,
     options: &Options,
     resource: &Resource,
-) -> Result<ManagedStatus, SystemError> {
+) -> SystemResult<ManagedStatus> {
     for path in puppet::state_file(options.resources_file.as_deref(), "resources.txt") {
         if let Some(list) = read_list(system, &path)? {
             let names = list.lines().any(|line| matches_resource(line.trim(), resource));
@@ -50,7 +50,7 @@ pub(crate) fn look_up_managed(
     Ok(ManagedStatus::Unknown)
 }
 
-fn read_list(system: &dyn System, path: &Path) -> Result<Option<String>, SystemError> {
+fn read_list(system: &dyn System, path: &Path) -> SystemResult<Option<String>> {
     match system.read_file(path, MAX_LIST_BYTES) {
         Ok(list) => Ok(Some(String::from_utf8_lossy(&list).into_owned())),
         Err(error) if error.is_not_found() => Ok(None),

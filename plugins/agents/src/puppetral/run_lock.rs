@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::pid_lock::{PidLock, is_left_over};
-use muster_api::system::{FileAttributes, LockGuard, System, SystemError};
+use muster_api::system::{FileAttributes, LockGuard, System, SystemError, SystemResult};
 use muster_api::{ActionError, CallContext};
 use muster_engine::lock::{LockError, acquire_puppet_locks};
 use muster_engine::providers::paths;
@@ -67,7 +67,7 @@ impl ChangeQueue {
 pub(crate) fn acquire_lock_file(
     system: &dyn System,
     timeout: Duration,
-) -> Result<Box<dyn LockGuard>, SystemError> {
+) -> SystemResult<Box<dyn LockGuard>> {
     paths::create_dirs(system, Path::new(LOCK_DIRECTORY), &FileAttributes::default())?;
     system.lock_file(Path::new(LOCK_FILE), timeout)
 }
@@ -93,7 +93,7 @@ fn busy_error(pid: u32) -> ActionError {
 
 /// The process that applies a catalog, if any. A lock that is empty, malformed, or of a process that is gone or is not Puppet is ignored, as Puppet
 /// itself would remove it; so is one that an earlier process with the same id has left.
-fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u32>, SystemError> {
+fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> SystemResult<Option<u32>> {
     for path in puppet::state_file(lock, "agent_catalog_run.lock") {
         let content = match system.read_file(&path, MAX_FILE_BYTES) {
             Ok(content) => content,

@@ -1,6 +1,6 @@
 //! Identifies the daemon instance on this node. A restarting daemon re-executes itself and keeps its PID, so the PID cannot show a restart.
 
-use muster_api::system::{ProcessId, SystemError};
+use muster_api::system::{ProcessId, SystemResult};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ impl DaemonInstance {
     }
 
     /// Reads the stored instance. `None` if its process no longer runs.
-    pub fn read_from(store: &RestartStore) -> Result<Option<Self>, SystemError> {
+    pub fn read_from(store: &RestartStore) -> SystemResult<Option<Self>> {
         if !store.path().is_dir() {
             return Ok(None);
         }
@@ -43,7 +43,7 @@ impl DaemonInstance {
     }
 
     /// Stores the instance.
-    pub fn write_to(&self, store: &RestartStore) -> Result<(), SystemError> {
+    pub fn write_to(&self, store: &RestartStore) -> SystemResult<()> {
         store.open_directory()?.replace_record(INSTANCE_FILE, self)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::base::duration_millis;
-use muster_api::system::{System, SystemError, launch};
+use muster_api::system::{System, SystemError, SystemResult, launch};
 use uuid::Uuid;
 
 use crate::restart::cycle::{
@@ -21,7 +21,7 @@ const RECORD_RETENTION: Duration = Duration::from_hours(30 * 24);
 /// Starts workers.
 pub trait WorkerLauncher: fmt::Debug + Send + Sync {
     /// Ensures that a worker for this key of this store starts. Does not wait for it.
-    fn launch(&self, store: &RestartStore, key: &str) -> Result<(), SystemError>;
+    fn launch(&self, store: &RestartStore, key: &str) -> SystemResult<()>;
 }
 
 /// Starts workers as detached processes. The program is called as
@@ -30,7 +30,7 @@ pub trait WorkerLauncher: fmt::Debug + Send + Sync {
 pub struct DetachedLauncher(pub PathBuf);
 
 impl WorkerLauncher for DetachedLauncher {
-    fn launch(&self, store: &RestartStore, key: &str) -> Result<(), SystemError> {
+    fn launch(&self, store: &RestartStore, key: &str) -> SystemResult<()> {
         let unit = format!("muster-restart-{}", Uuid::now_v7().simple());
         let argv = [
             self.0.display().to_string(),
@@ -109,7 +109,7 @@ impl RestartManager {
         &self,
         target: &RestartTarget,
         id: Option<Uuid>,
-    ) -> Result<Option<RestartCycle>, SystemError> {
+    ) -> SystemResult<Option<RestartCycle>> {
         let record = self.store.read_record(&target.record_key())?;
         Ok(record.and_then(|record| match id {
             None => Some(record.current),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_api::system::process::system_uptime;
-use muster_api::system::{LockGuard, StateDir, SystemError};
+use muster_api::system::{LockGuard, StateDir, SystemError, SystemResult};
 
 use crate::restart::cycle::{ClockReading, RestartRecord};
 
@@ -35,7 +35,7 @@ impl RestartStore {
     }
 
     /// Reads a record; `None` if there is none or it is damaged.
-    pub fn read_record(&self, key: &str) -> Result<Option<RestartRecord>, SystemError> {
+    pub fn read_record(&self, key: &str) -> SystemResult<Option<RestartRecord>> {
         if !self.path.is_dir() {
             return Ok(None);
         }
@@ -47,7 +47,7 @@ impl RestartStore {
         &self,
         key: &str,
         change: impl FnOnce(&mut Option<RestartRecord>) -> T,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let state = self.open_directory()?;
         let _lock = state.acquire_lock(&format!("{key}.lock"), LOCK_TIMEOUT)?;
         let before = self.read_record(key)?;
@@ -63,7 +63,7 @@ impl RestartStore {
     }
 
     /// Takes the worker lock; `None` if a worker holds it.
-    pub fn try_lock_worker(&self, key: &str) -> Result<Option<Box<dyn LockGuard>>, SystemError> {
+    pub fn try_lock_worker(&self, key: &str) -> SystemResult<Option<Box<dyn LockGuard>>> {
         match self.open_directory()?.acquire_lock(&format!("{key}.worker"), Duration::ZERO) {
             Ok(lock) => Ok(Some(lock)),
             Err(SystemError::Locked { .. }) => Ok(None),
@@ -72,7 +72,7 @@ impl RestartStore {
     }
 
     /// The keys of all records.
-    pub fn list_keys(&self) -> Result<Vec<String>, SystemError> {
+    pub fn list_keys(&self) -> SystemResult<Vec<String>> {
         if !self.path.is_dir() {
             return Ok(Vec::new());
         }
@@ -81,7 +81,7 @@ impl RestartStore {
         Ok(keys.map(str::to_owned).collect())
     }
 
-    pub(crate) fn open_directory(&self) -> Result<StateDir, SystemError> {
+    pub(crate) fn open_directory(&self) -> SystemResult<StateDir> {
         StateDir::open(&self.path)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
-use muster_api::system::{LockGuard, ProcessId, StateDir, System, SystemError};
+use muster_api::system::{LockGuard, ProcessId, StateDir, System, SystemResult};
 use tempfile::TempDir;
 
 use crate::restart::cycle::{MachinePaths, RestartRecord};
@@ -22,7 +22,7 @@ use crate::restart::{
 struct Nobody;
 
 impl WorkerLauncher for Nobody {
-    fn launch(&self, _: &RestartStore, _: &str) -> Result<(), SystemError> {
+    fn launch(&self, _: &RestartStore, _: &str) -> SystemResult<()> {
         Ok(())
     }
 }

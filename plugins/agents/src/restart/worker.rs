@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use muster_api::base::{duration_millis, error_chain};
 use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
-use muster_api::system::{ProcessId, StateDir, System, SystemError};
+use muster_api::system::{ProcessId, StateDir, System, SystemResult};
 use muster_engine::lock::{CatalogRunLock, LockError};
 
 use crate::restart::cycle::{
@@ -43,7 +43,7 @@ pub struct RestartWorker {
 }
 
 /// Executes all pending restarts, unless another worker does. Runs in a process of its own.
-pub fn run_worker(directory: &Path, key: &str) -> Result<(), SystemError> {
+pub fn run_worker(directory: &Path, key: &str) -> SystemResult<()> {
     let store = RestartStore::new(directory);
     let Some(record) = store.read_record(key)? else { return Ok(()) };
     let system = Arc::new(RealSystem::new(record.places.root));
@@ -76,7 +76,7 @@ impl RestartWorker {
     }
 
     /// Runs until no work is left.
-    pub fn run(&self) -> Result<(), SystemError> {
+    pub fn run(&self) -> SystemResult<()> {
         let Some(lock) = self.store.try_lock_worker(&self.key)? else { return Ok(()) };
         let mut lock = Some(lock);
         loop {
@@ -98,7 +98,7 @@ impl RestartWorker {
     }
 
     /// Executes the current restart from its stored state to the end.
-    fn continue_cycle(&self, record: &RestartRecord) -> Result<(), SystemError> {
+    fn continue_cycle(&self, record: &RestartRecord) -> SystemResult<()> {
         match record.current.state {
             RestartState::Verifying => self.verify_restart(),
             RestartState::Restarting if self.was_restarted(record) => {
@@ -122,7 +122,7 @@ impl RestartWorker {
         matches!((cycle.before, now), (Some(before), Some(now)) if before != now)
     }
 
-    fn perform_restart(&self) -> Result<(), SystemError> {
+    fn perform_restart(&self) -> SystemResult<()> {
         let Some(run_lock) = self.wait_for_run_lock()? else { return Ok(()) };
         let Some(record) = self.store.read_record(&self.key)? else { return Ok(()) };
         let instance = self.daemon_instance().filter(|_| record.target.is_daemon());
@@ -150,7 +150,7 @@ impl RestartWorker {
     }
 
     /// Waits until no run is in progress and takes the run lock. `None` if the restart ended during the wait.
-    fn wait_for_run_lock(&self) -> Result<Option<RunLockGuard>, SystemError> {
+    fn wait_for_run_lock(&self) -> SystemResult<Option<RunLockGuard>> {
         let (started_at, started_wall) = (Instant::now(), read_clocks(&*self.system).wall);
         let mut reported = String::new();
         loop {
@@ -202,7 +202,7 @@ impl RestartWorker {
     }
 
     /// Checks whether the target runs again, and stores the outcome.
-    fn verify_restart(&self) -> Result<(), SystemError> {
+    fn verify_restart(&self) -> SystemResult<()> {
         let Some(record) = self.store.read_record(&self.key)? else { return Ok(()) };
         let found = if record.current.instance.is_some() {
             self.await_daemon(&record.current, DAEMON_TIMEOUT)
@@ -324,11 +324,11 @@ impl RestartWorker {
         Ok(query_target(&self.system, &record.target, pid_file)?)
     }
 
-    fn record_failure(&self, failure: &RestartFailure) -> Result<(), SystemError> {
+    fn record_failure(&self, failure: &RestartFailure) -> SystemResult<()> {
         self.record_step(RestartState::Failed, failure.to_string())
     }
 
-    fn record_step(&self, state: RestartState, text: impl Into<String>) -> Result<(), SystemError> {
+    fn record_step(&self, state: RestartState, text: impl Into<String>) -> SystemResult<()> {
         let text = text.into();
         self.update_cycle(|cycle, now| cycle.record_step(state, text, now))
     }
@@ -336,7 +336,7 @@ impl RestartWorker {
     fn update_cycle(
         &self,
         change: impl FnOnce(&mut RestartCycle, ClockReading),
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         let now = read_clocks(&*self.system);
         self.store.update_record(&self.key, |record| {
             if let Some(record) = record {

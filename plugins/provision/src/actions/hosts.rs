@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::system::{FileAttributes, System, SystemError};
+use muster_api::system::{FileAttributes, System, SystemResult};
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::provision::{SetPuppetHostInput, SetPuppetHostOutput};
 
@@ -46,7 +46,7 @@ fn write_hosts_file(
     host: &str,
     addresses: &[IpAddr],
     is_noop: bool,
-) -> Result<SetPuppetHostOutput, SystemError> {
+) -> SystemResult<SetPuppetHostOutput> {
     let before = match system.read_file(path, MAX_HOSTS_BYTES) {
         Err(error) if error.is_not_found() => Vec::new(),
         read => read?,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::certificate::MAX_PEM_BYTES;
 use muster_api::system::command::CancelFlag;
-use muster_api::system::{Command, System, SystemError};
+use muster_api::system::{Command, System, SystemResult};
 use serde::Deserialize;
 
 use crate::puppetca::authority::{CaError, CertAuthority, CertEntry, CertState};
@@ -97,7 +97,7 @@ impl<'a> CaCommandLine<'a> {
         }
     }
 
-    fn remove_pem(&self, directory: &str, name: &CertName) -> Result<(), SystemError> {
+    fn remove_pem(&self, directory: &str, name: &CertName) -> SystemResult<()> {
         let path = self.options.cadir.join(directory).join(format!("{name}.pem"));
         self.system.remove_file(&path)
     }

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use muster_api::system::{StateDir, SystemError};
+use muster_api::system::{StateDir, SystemResult};
 use serde::{Deserialize, Serialize};
 
 use crate::puppetca::name::CertName;
@@ -31,23 +31,16 @@ impl SigningRecordStore {
     }
 
     /// Syncs the record to disk.
-    pub(crate) fn write_record(
-        &self,
-        name: &CertName,
-        record: &SigningRecord,
-    ) -> Result<(), SystemError> {
+    pub(crate) fn write_record(&self, name: &CertName, record: &SigningRecord) -> SystemResult<()> {
         StateDir::open(&self.directory)?.replace_record(name.as_str(), record)
     }
 
     /// The record of a name, if it exists and can be read.
-    pub(crate) fn read_record(
-        &self,
-        name: &CertName,
-    ) -> Result<Option<SigningRecord>, SystemError> {
+    pub(crate) fn read_record(&self, name: &CertName) -> SystemResult<Option<SigningRecord>> {
         StateDir::open(&self.directory)?.read_record(name.as_str(), MAX_RECORD_BYTES)
     }
 
-    pub(crate) fn remove_record(&self, name: &CertName) -> Result<(), SystemError> {
+    pub(crate) fn remove_record(&self, name: &CertName) -> SystemResult<()> {
         StateDir::open(&self.directory)?.remove_file(name.as_str())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use muster_api::system::checked_lines::{encode_checked_line, parse_checked_lines};
-use muster_api::system::{FileAppender, StateDir, SystemError};
+use muster_api::system::{FileAppender, StateDir, SystemError, SystemResult};
 
 use crate::again::plan::event::AgainEvent;
 use crate::again::plan::state::AgainState;
@@ -27,7 +27,7 @@ pub struct AgainJournal {
 
 impl AgainJournal {
     /// Reads the journal in this directory, and rewrites it as a snapshot. Torn and damaged lines are reported.
-    pub fn open(directory: &Path, policy: AgainPolicy) -> Result<Self, SystemError> {
+    pub fn open(directory: &Path, policy: AgainPolicy) -> SystemResult<Self> {
         let content = StateDir::open(directory)?.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?;
         let (events, warnings) =
             parse_checked_lines::<AgainEvent>(&content.unwrap_or_default(), "journal of `again`");
@@ -55,7 +55,7 @@ impl AgainJournal {
     }
 
     /// Writes an event, then applies it. On return it is on disk; after an error the state is as before.
-    pub fn record(&mut self, event: &AgainEvent) -> Result<(), SystemError> {
+    pub fn record(&mut self, event: &AgainEvent) -> SystemResult<()> {
         if self.lines >= MAX_LINES {
             self.compact()?;
         }
@@ -71,7 +71,7 @@ impl AgainJournal {
         Ok(())
     }
 
-    fn append(&mut self, event: &AgainEvent) -> Result<(), SystemError> {
+    fn append(&mut self, event: &AgainEvent) -> SystemResult<()> {
         if self.file.is_none() {
             self.compact()?;
         }
@@ -81,7 +81,7 @@ impl AgainJournal {
     }
 
     /// Replaces the file with a snapshot of the state.
-    fn compact(&mut self) -> Result<(), SystemError> {
+    fn compact(&mut self) -> SystemResult<()> {
         let directory = StateDir::open(&self.directory)?;
         let snapshot = AgainEvent::Snapshot { state: Box::new(self.state.clone()) };
         let line = encode_line(&snapshot)?;
@@ -93,7 +93,7 @@ impl AgainJournal {
     }
 }
 
-fn encode_line(event: &AgainEvent) -> Result<Vec<u8>, SystemError> {
+fn encode_line(event: &AgainEvent) -> SystemResult<Vec<u8>> {
     encode_checked_line(event).map_err(|error| SystemError::File {
         verb: "write",
         path: JOURNAL_FILE.into(),

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_api::system::{StateDir, SystemError};
+use muster_api::system::{StateDir, SystemError, SystemResult};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -50,7 +50,7 @@ impl RequestSpool {
     }
 
     /// The request is on disk on return.
-    pub fn hand_over(&self, content: &HandedOver) -> Result<(), SystemError> {
+    pub fn hand_over(&self, content: &HandedOver) -> SystemResult<()> {
         let id = match content {
             HandedOver::Request { request } => request.id,
             HandedOver::Cancel { id, .. } => *id,
@@ -59,7 +59,7 @@ impl RequestSpool {
     }
 
     /// The requests in the order in which they were made.
-    pub fn read_requests(&self) -> Result<Vec<SpooledRequest>, SystemError> {
+    pub fn read_requests(&self) -> SystemResult<Vec<SpooledRequest>> {
         if !self.0.is_dir() {
             return Ok(Vec::new());
         }
@@ -83,7 +83,7 @@ impl RequestSpool {
 
     /// The names of files that can be requests. A directory or a name that is not text is none: it could neither be read nor removed, and the requests
     /// after it would wait.
-    fn list_requests(&self) -> Result<Vec<String>, SystemError> {
+    fn list_requests(&self) -> SystemResult<Vec<String>> {
         let list = || -> io::Result<Vec<String>> {
             let mut names = Vec::new();
             for entry in fs::read_dir(&self.0)? {
@@ -100,7 +100,7 @@ impl RequestSpool {
         list().map_err(|source| SystemError::File { verb: "list", path: self.0.clone(), source })
     }
 
-    pub fn remove(&self, name: &str) -> Result<(), SystemError> {
+    pub fn remove(&self, name: &str) -> SystemResult<()> {
         StateDir::open(&self.0)?.remove_file(name)
     }
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use muster_api::system::pid_lock::is_left_over;
-use muster_api::system::{System, SystemError};
+use muster_api::system::{System, SystemResult};
 use serde::Deserialize;
 
 use super::last_run::{LastRun, read_last_run};
@@ -72,7 +72,7 @@ pub(crate) fn read_activity(
     system: &dyn System,
     paths: Option<&PuppetPaths>,
     engine: &Path,
-) -> Result<AgentActivity, SystemError> {
+) -> SystemResult<AgentActivity> {
     let last_run = read_last_run(system, paths, engine)?;
     let Some(paths) = paths else {
         let run = LockHolder::Nobody;
@@ -94,7 +94,7 @@ pub(crate) fn read_activity(
 pub(crate) fn disabled_reason(
     system: &dyn System,
     paths: &PuppetPaths,
-) -> Result<Option<String>, SystemError> {
+) -> SystemResult<Option<String>> {
     #[derive(Deserialize)]
     struct DisabledLockFile {
         disabled_message: String,
@@ -109,7 +109,7 @@ pub(crate) fn disabled_reason(
 }
 
 /// Holder of a lock file that contains a process id.
-pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder, SystemError> {
+pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> SystemResult<LockHolder> {
     let Some(text) = read_bounded(system, path, MAX_LOCK_BYTES)? else {
         return Ok(LockHolder::Nobody);
     };
@@ -130,7 +130,7 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
 pub(crate) fn read_report(
     system: &dyn System,
     paths: &PuppetPaths,
-) -> Result<Option<PuppetRunReport>, SystemError> {
+) -> SystemResult<Option<PuppetRunReport>> {
     let text = read_bounded(system, &paths.report_path(), report::MAX_REPORT_BYTES)?;
     Ok(text.as_deref().and_then(PuppetRunReport::parse))
 }
@@ -140,7 +140,7 @@ pub(crate) fn read_bounded(
     system: &dyn System,
     path: &Path,
     limit: u64,
-) -> Result<Option<String>, SystemError> {
+) -> SystemResult<Option<String>> {
     match system.read_file(path, limit) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if system.metadata(path)?.is_some() => Err(error),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use muster_api::base::unix_millis;
-use muster_api::system::{System, SystemError};
+use muster_api::system::{System, SystemResult};
 use muster_engine::run::run_files::{REPORT_FILE, RESOURCES_FILE, SUMMARY_FILE};
 
 use super::activity::read_bounded;
@@ -37,7 +37,7 @@ pub(crate) fn read_last_run(
     system: &dyn System,
     paths: Option<&PuppetPaths>,
     engine: &Path,
-) -> Result<Option<LastRun>, SystemError> {
+) -> SystemResult<Option<LastRun>> {
     let puppet = paths.map(|paths| read_puppet_run(system, paths)).transpose()?.flatten();
     let runs = puppet.into_iter().chain(read_engine_run(engine));
     Ok(runs.max_by_key(|run| run.ended))
@@ -47,7 +47,7 @@ pub(crate) fn read_last_run(
 pub(crate) fn read_puppet_run(
     system: &dyn System,
     paths: &PuppetPaths,
-) -> Result<Option<LastRun>, SystemError> {
+) -> SystemResult<Option<LastRun>> {
     for path in paths.summary_paths() {
         if let Some(text) = read_bounded(system, &path, MAX_SUMMARY_BYTES)? {
             let written = system.metadata(&path).ok().flatten();

@@ -6,7 +6,7 @@ use muster_api::base::since_epoch;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use muster_api::system::{StateDir, System, SystemError};
+use muster_api::system::{StateDir, System, SystemResult};
 use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger, SourceChange};
 use muster_engine::report::parse_timestamp;
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl RefreshTracker {
         is_noop: bool,
         catalog: Option<PathBuf>,
         is_resumed: bool,
-    ) -> Result<Self, SystemError> {
+    ) -> SystemResult<Self> {
         Ok(Self {
             ledger: RefreshLedger::open(engine)?,
             run,
@@ -55,7 +55,7 @@ impl RefreshTracker {
         &mut self,
         line: &TraceLine,
         system: &dyn System,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         if self.relations.is_none() && line.classify_line() == TraceEvent::Started {
             let relations = self.read_relations(system);
             self.compare_catalog(&relations, system)?;
@@ -80,7 +80,7 @@ impl RefreshTracker {
         &mut self,
         replayed: &[String],
         system: &dyn System,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         let relations = self.relations.take().unwrap_or_default();
         let mut events = self.interpreter.finish_run(&relations);
         events.extend(self.interpreter.unrefreshable_targets(replayed));
@@ -102,7 +102,7 @@ impl RefreshTracker {
         &mut self,
         relations: &CatalogRelations,
         system: &dyn System,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         if relations.is_empty() {
             return Ok(());
         }
@@ -131,10 +131,7 @@ impl RefreshTracker {
         Ok(())
     }
 
-    fn apply_events(
-        &mut self,
-        events: impl IntoIterator<Item = RefreshEvent>,
-    ) -> Result<(), SystemError> {
+    fn apply_events(&mut self, events: impl IntoIterator<Item = RefreshEvent>) -> SystemResult<()> {
         for event in events {
             match event {
                 RefreshEvent::Owed { source, target, is_certain } => {
@@ -161,7 +158,7 @@ impl RefreshTracker {
         source: &str,
         target: &str,
         is_certain: bool,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         let is_same = |owed: &&OwedRefresh| owed.source == source && owed.target == target;
         let existing = self.ledger.owed_refreshes().find(is_same);
         match existing.map(|owed| (owed.id, owed.certainty)) {
@@ -205,7 +202,7 @@ pub(crate) fn find_catalog_file(system: &dyn System, path: PathBuf) -> Option<Pa
 }
 
 /// Targets that are owed a refresh, without duplicates, oldest entry first.
-pub(crate) fn owed_targets(engine: &StateDir) -> Result<Vec<String>, SystemError> {
+pub(crate) fn owed_targets(engine: &StateDir) -> SystemResult<Vec<String>> {
     let mut targets: Vec<String> = Vec::new();
     for owed in RefreshLedger::read_owed(engine)? {
         if !targets.contains(&owed.target) {

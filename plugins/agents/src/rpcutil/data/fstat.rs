@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use md5::Md5;
-use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError};
+use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError, SystemResult};
 use muster_api::{ActionError, BlockingContext, NoState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ fn read_content(
     system: &dyn System,
     path: &Path,
     metadata: &FileMetadata,
-) -> Result<Option<Vec<u8>>, SystemError> {
+) -> SystemResult<Option<Vec<u8>>> {
     if metadata.kind != FileEntryKind::File {
         return Ok(None);
     }
