@@ -190,7 +190,7 @@ fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRe
     let record = AuditRecord {
         rule: Some(decision.rule),
         status: Some(ReplyStatus::Ok),
-        ..new_record(core, query, &certificate, (AuditVerdict::Executed, RecordClass::Change))?
+        ..new_record(core, query, &certificate, AuditVerdict::Executed, RecordClass::Change)?
     };
     core.journals.audit.record_decision(&record).map_err(|error| {
         tracing::error!(%error, "cannot record a login");
@@ -216,7 +216,7 @@ fn refuse_recorded(
         rule,
         reason: Some(reason),
         status: Some(ReplyStatus::Other),
-        ..new_record(core, query, certificate, (verdict, RecordClass::Refusal))?
+        ..new_record(core, query, certificate, verdict, RecordClass::Refusal)?
     };
     if let Err(error) = core.journals.audit.record_decision(&record) {
         tracing::error!(%error, "cannot record a refused login");
@@ -229,7 +229,8 @@ fn new_record(
     core: &DaemonCore,
     query: &LoginQuery,
     certificate: &UserCertificate,
-    (verdict, class): (AuditVerdict, RecordClass),
+    verdict: AuditVerdict,
+    class: RecordClass,
 ) -> Result<AuditRecord, LoginRefusal> {
     let key_id = certificate.key_id();
     let mut data = Map::new();

@@ -101,7 +101,7 @@ impl AgentRegistry {
             Err(outcome) => return CallOutcome { queued, ..outcome },
         };
         let grace = if slot.agent.ends_at_deadline(&action) { REPLY_GRACE } else { Duration::ZERO };
-        let outcome = run_action(Arc::clone(handler), (call, grace), permit).await;
+        let outcome = run_action(Arc::clone(handler), call, grace, permit).await;
         let outcome = slot.check_outcome(&action, outcome);
         CallOutcome { queued, ..outcome }
     }
@@ -267,7 +267,8 @@ impl Drop for QueueGuard<'_> {
 /// caller stops waiting.
 async fn run_action(
     handler: Arc<dyn ActionHandler>,
-    (call, grace): (ActionCall, Duration),
+    call: ActionCall,
+    grace: Duration,
     permit: OwnedSemaphorePermit,
 ) -> CallOutcome {
     let ActionCall { context, input } = call;

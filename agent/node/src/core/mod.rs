@@ -140,7 +140,8 @@ impl DaemonCore {
             node: NodeDescription::fixed(
                 signer.identity(),
                 node.collectives.clone(),
-                (node.facts.current(), node.classes.current()),
+                node.facts.current(),
+                node.classes.current(),
                 Arc::clone(&node.system),
             ),
             offer: NodeOffer {

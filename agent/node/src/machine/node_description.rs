@@ -26,7 +26,8 @@ impl NodeDescription {
     pub fn fixed(
         identity: &Identity,
         collectives: Vec<SubjectName>,
-        (facts, classes): (Arc<NodeFacts>, Arc<[String]>),
+        facts: Arc<NodeFacts>,
+        classes: Arc<[String]>,
         system: Arc<dyn System>,
     ) -> Self {
         let nonexistent = Path::new("/nonexistent");

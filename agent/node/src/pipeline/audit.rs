@@ -25,7 +25,7 @@ pub(super) async fn record_start(
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
         approval: accepted.approver.clone(),
-        ..new_record(core, &accepted.verified, (Verdict::Started, RecordClass::Change))
+        ..new_record(core, &accepted.verified, Verdict::Started, RecordClass::Change)
     };
     let recorded = core.journals.audit.record_start(&record, accepted.dangerous).await;
     recorded.map_err(|error| {
@@ -51,7 +51,7 @@ pub(super) fn record_end(
         status: Some(outcome.status),
         reason: outcome.reason.as_ref().map(ReplyReason::as_str),
         took_ms: Some(duration_millis(outcome.took)),
-        ..new_record(core, &accepted.verified, (verdict, class))
+        ..new_record(core, &accepted.verified, verdict, class)
     };
     write_record(core, &ended);
 }
@@ -93,7 +93,7 @@ pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
         rule,
         status: Some(refused.status),
         reason: refused.reason.as_ref().map(ReplyReason::as_str),
-        ..new_record(core, &refused.verified, (verdict, RecordClass::Refusal))
+        ..new_record(core, &refused.verified, verdict, RecordClass::Refusal)
     };
     write_record(core, &refusal);
 }
@@ -101,7 +101,8 @@ pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
 fn new_record(
     core: &DaemonCore,
     verified: &VerifiedRequest,
-    (verdict, class): (Verdict, RecordClass),
+    verdict: Verdict,
+    class: RecordClass,
 ) -> AuditRecord {
     let request = &verified.request;
     AuditRecord {

@@ -49,14 +49,15 @@ impl Daemon {
         // Sync trust before the first request is received, so that callers revoked while this node was offline are rejected.
         let trust_sync = Box::pin(start_trust_sync(&core, &bus, token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
-        Ok(Self::with_subscriptions(core, bus, requests, (trust_sync, changes)))
+        Ok(Self::with_subscriptions(core, bus, requests, trust_sync, changes))
     }
 
     fn with_subscriptions(
         core: Arc<DaemonCore>,
         bus: Bus,
         requests: Vec<BusSubscription>,
-        (trust_sync, changes): (TrustSync, mpsc::Receiver<TokenChange>),
+        trust_sync: TrustSync,
+        changes: mpsc::Receiver<TokenChange>,
     ) -> Self {
         Self {
             core,
@@ -86,7 +87,7 @@ impl Daemon {
             requests.push(bus.subscribe(&own).await?);
         }
         bus.confirm_delivery().await?;
-        Ok(Self::with_subscriptions(core, bus, requests, (trust_sync, changes)))
+        Ok(Self::with_subscriptions(core, bus, requests, trust_sync, changes))
     }
 
     /// Lets a watchdog watch the loops that receive requests, and keeps the connection open until this work has ended, too, at most 5 s.

@@ -211,7 +211,7 @@ pub fn execute_immediately(
         return Err(accepted);
     }
     match dispatch::run_immediately(core, &mut accepted) {
-        Some(outcome) => Ok(finish_request(core, &mut accepted, (&outcome, true), None, bus)),
+        Some(outcome) => Ok(finish_request(core, &mut accepted, &outcome, true, None, bus)),
         None => Err(accepted),
     }
 }
@@ -239,8 +239,7 @@ async fn run_request(
         accepted.verified.timer.mark_refused();
         core.request_metrics.record_refusal(StageName::Audit, "");
         count_outcome(core, &accepted, &refused);
-        let reply =
-            reply::build_reply(core, &accepted.verified, &refused, (None, bus.max_payload()));
+        let reply = reply::build_reply(core, &accepted.verified, &refused, None, bus.max_payload());
         keep_reply(core, &accepted.verified, reply.as_ref(), false);
         return reply;
     }
@@ -266,7 +265,7 @@ async fn run_request(
         tracing::info!("the work continues in another process; the next daemon replies");
         return None;
     }
-    let reply = finish_request(core, &mut accepted, (&outcome, started), progress, bus);
+    let reply = finish_request(core, &mut accepted, &outcome, started, progress, bus);
     if reply.is_none() {
         core.journals.begun.end(work);
     }
@@ -277,15 +276,15 @@ async fn run_request(
 fn finish_request(
     core: &DaemonCore,
     accepted: &mut AcceptedRequest,
-    (outcome, started): (&CallOutcome, bool),
+    outcome: &CallOutcome,
+    started: bool,
     progress: Option<ProgressCounts>,
     bus: &Bus,
 ) -> Option<OutgoingReply> {
     count_outcome(core, accepted, outcome);
     audit::record_end(core, accepted, outcome, started);
     accepted.verified.timer.end_stage(StageName::Audit);
-    let reply =
-        reply::build_reply(core, &accepted.verified, outcome, (progress, bus.max_payload()));
+    let reply = reply::build_reply(core, &accepted.verified, outcome, progress, bus.max_payload());
     keep_reply(core, &accepted.verified, reply.as_ref(), !accepted.read_only);
     reply
 }

@@ -24,7 +24,8 @@ pub(super) fn build_reply(
     core: &DaemonCore,
     verified: &VerifiedRequest,
     outcome: &CallOutcome,
-    (progress, max_payload): (Option<ProgressCounts>, usize),
+    progress: Option<ProgressCounts>,
+    max_payload: usize,
 ) -> Option<OutgoingReply> {
     let subject = verified.reply_to.clone()?;
     let request = &verified.request;
@@ -81,7 +82,7 @@ pub fn build_late_reply(
 pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Option<OutgoingReply> {
     let (message, reason) = visible_refusal(core, refused);
     let outcome = CallOutcome::new_refusal(refused.status, message, reason);
-    build_reply(core, &refused.verified, &outcome, (None, limits::MAX_REPLY_BYTES))
+    build_reply(core, &refused.verified, &outcome, None, limits::MAX_REPLY_BYTES)
 }
 
 /// Adds the stage timings, if requested. A signed reply cannot contain the time of its own signing; a trial signing measures it.

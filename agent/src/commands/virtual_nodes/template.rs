@@ -84,7 +84,8 @@ impl NodeTemplate {
             node: NodeDescription::fixed(
                 signer.identity(),
                 self.collectives.clone(),
-                (node.facts, node.classes),
+                node.facts,
+                node.classes,
                 machine,
             ),
             offer: NodeOffer {

@@ -47,7 +47,7 @@ impl CentralService for CentralScheduler {
         let clients = config.collectives.iter();
         let clients = clients.map(|name| (name.clone(), connection.client(name.clone()))).collect();
         let (host, own) = (config.identity.clone(), connection.clone());
-        let service = SchedulerService::new(host, handle, (own.bus, own.signer), clients, &options);
+        let service = SchedulerService::new(host, handle, own.bus, own.signer, clients, &options);
         tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));
         // The service closes the connection, after a leader has given up its lease.
         let lent = ServiceConnection { bus: connection.bus.lend_connection(), ..connection };

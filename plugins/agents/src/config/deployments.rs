@@ -279,7 +279,7 @@ impl Deployments {
             self.write(last, record)?;
             return Ok(plan.describe(deploy_state::UNCHANGED));
         }
-        let earlier = (last.record.clone(), last.in_force_since);
+        let (earlier, in_force_since) = (last.record.clone(), last.in_force_since);
         self.write(last, record.clone())?;
         // From here on, a failure leaves a deployment that is undone at its deadline.
         last.in_force_since = None;
@@ -289,7 +289,7 @@ impl Deployments {
         if let Err(problem) = replaced.and_then(|()| self.daemon.check_files()) {
             // The daemon has not read them, so it is as if nothing had been deployed.
             changes::replace_files(&undo_changes(&record)?)?;
-            self.forget(last, earlier)?;
+            self.forget(last, earlier, in_force_since)?;
             return Err(DeployError::Refused(problem));
         }
         self.daemon.put_in_force(record.effect);
@@ -357,7 +357,8 @@ impl Deployments {
     fn forget(
         &self,
         last: &mut LastDeployment,
-        (record, in_force_since): (Option<DeploymentRecord>, Option<u64>),
+        record: Option<DeploymentRecord>,
+        in_force_since: Option<u64>,
     ) -> Result<(), DeployError> {
         if let Some(record) = record {
             self.write(last, record)?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::path_policy::{PathPolicy, PathRules};
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::filecopy::{
     FilecopyAbort, FilecopyAgent, FilecopyBegin, FilecopyFinish, FilecopyInspect, FilecopyRead,
     FilecopyWrite,
@@ -79,7 +79,8 @@ pub fn build_agent(
         directory,
         PathPolicy::new(writable, daemon_paths),
         Duration::from_secs(expiry_seconds),
-        (transfers, max_bytes),
+        transfers,
+        max_bytes,
     ));
     Agent::builder_for::<FilecopyAgent>()?
         .blocking_action(FilecopyBegin, &store, receive::begin_transfer)
@@ -104,7 +105,7 @@ impl NodePlugin for FilecopyPlugin {
     type Options = Options;
     type Shared = ();
 
-    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> PluginResult<Self> {
         let directory = daemon.state.join("filecopy");
         Ok(Self { options, directory, daemon_paths: daemon.own_paths.clone() })
     }

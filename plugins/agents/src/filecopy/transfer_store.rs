@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::path_policy::{AdmittedPath, PathPolicy};
 use muster_api::ActionError;
-use muster_api::system::{StateDir, System, SystemError};
+use muster_api::system::{StateDir, System, SystemError, SystemResult};
 
 use crate::filecopy::transfer::{TransferRecord, WRITTEN};
 
@@ -78,7 +78,8 @@ impl TransferStore {
         directory: PathBuf,
         policy: PathPolicy,
         expiry: Duration,
-        (max_transfers, max_bytes): (usize, u64),
+        max_transfers: usize,
+        max_bytes: u64,
     ) -> Self {
         Self {
             directory,
@@ -264,7 +265,7 @@ impl TransferStore {
         });
     }
 
-    fn open_state(&self) -> Result<StateDir, SystemError> {
+    fn open_state(&self) -> SystemResult<StateDir> {
         StateDir::open(&self.directory)
     }
 

@@ -52,8 +52,9 @@ pub(crate) fn request_run(
     inner.accept_request(request, None).map_err(journal_error)?;
     inner.wake.notify_one();
     let waiting = inner.waiting();
-    let view = (inner.now(), waiting.as_deref());
-    let describe = |state: &AgainState| describe_request(state, &inner.policy, view, id);
+    let describe = |state: &AgainState| {
+        describe_request(state, &inner.policy, inner.now(), waiting.as_deref(), id)
+    };
     inner.with_state(describe).ok_or_else(not_open)
 }
 

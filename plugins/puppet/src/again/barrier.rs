@@ -67,9 +67,9 @@ pub(crate) struct MissingNodes(Mutex<HashMap<Uuid, (u64, Vec<String>)>>);
 
 impl MissingNodes {
     /// Remembers a report, and forgets those of other conditions than `open`.
-    pub(crate) fn note(&self, id: Uuid, report: (u64, Vec<String>), open: &[Uuid]) {
+    pub(crate) fn note(&self, id: Uuid, count: u64, nodes: Vec<String>, open: &[Uuid]) {
         let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.insert(id, report);
+        reports.insert(id, (count, nodes));
         reports.retain(|id, _| open.contains(id));
     }
 

@@ -49,7 +49,7 @@ pub(crate) fn note_missing(
             pending.map(|pending| pending.open_barriers().map(|barrier| barrier.id).collect())
         });
         let open: Vec<Uuid> = open.flatten().unwrap_or_default();
-        inner.missing.note(id, (input.count, input.nodes), &open);
+        inner.missing.note(id, input.count, input.nodes, &open);
     }
     Ok(change_output(changed, "`list` shows the nodes that the run waits for"))
 }

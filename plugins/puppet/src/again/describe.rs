@@ -111,7 +111,8 @@ fn describe_reasons(reasons: &[AgainReason]) -> Vec<AgainReasonRow> {
 pub(crate) fn describe_request(
     state: &AgainState,
     policy: &AgainPolicy,
-    (now, waiting): (Millis, Option<&str>),
+    now: Millis,
+    waiting: Option<&str>,
     request: Uuid,
 ) -> AgainRequestOutput {
     let described = describe_state(state, policy, now, waiting);

@@ -92,7 +92,8 @@ impl PuppetRunReport {
     /// All values, by metric and name.
     pub(crate) fn all_metrics(&self) -> Map<String, Value> {
         let metrics = self.document.get("metrics").and_then(Value::as_object);
-        metrics.into_iter().flatten().map(metric_by_name).collect()
+        let metrics = metrics.into_iter().flatten();
+        metrics.map(|(name, body)| (name.clone(), metric_values(body))).collect()
     }
 
     /// Whether there was no catalog to apply, or the run ended before all resources were evaluated. Older reports lack `transaction_completed`.
@@ -193,9 +194,9 @@ impl PuppetRunReport {
     }
 }
 
-fn metric_by_name((metric, body): (&String, &Value)) -> (String, Value) {
+fn metric_values(body: &Value) -> Value {
     let values = body.get("values").and_then(Value::as_array);
     let pair = |value: &Value| Some((value.get(0)?.as_str()?.to_owned(), value.get(2)?.clone()));
     let values: Map<String, Value> = values.into_iter().flatten().filter_map(pair).collect();
-    (metric.clone(), Value::Object(values))
+    Value::Object(values)
 }

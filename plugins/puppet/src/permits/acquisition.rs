@@ -73,7 +73,7 @@ impl AcquireAttempt<'_> {
         if let Some(stored_at) =
             state.pool.wait_time(&registration.node, registration.slot.number())
         {
-            let offset = clock_offset(stored_at, (written_from, written_until));
+            let offset = clock_offset(stored_at, written_from, written_until);
             self.clock_offset.send_replace(offset);
         }
         state.fix_clock();
@@ -185,7 +185,7 @@ fn require_later(written: u64, known: u64) -> Result<(), WaitEnd> {
 }
 
 /// How far the broker's clock is ahead, if it stored an entry at this time which was written in this period of the node's time.
-pub(crate) fn clock_offset(stored_at: Millis, (from, until): (Millis, Millis)) -> i64 {
+pub(crate) fn clock_offset(stored_at: Millis, from: Millis, until: Millis) -> i64 {
     let difference = |later: Millis, earlier: Millis| {
         i64::try_from(later.saturating_sub(earlier)).unwrap_or(i64::MAX)
     };

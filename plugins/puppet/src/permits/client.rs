@@ -304,8 +304,8 @@ impl PermitClient {
         let bucket = self.get_bucket().await?;
         let too_many = || PermitError::TooManyPools { pool: pool.clone() };
         let slot = self.slots.allocate_slot().ok_or_else(too_many)?;
-        let member = (pool.clone(), slot, self.node.clone());
-        Ok(PermitRegistration::new(&bucket, member, (run, lease)))
+        let (pool, node) = (pool.clone(), self.node.clone());
+        Ok(PermitRegistration::new(&bucket, pool, slot, node, run, lease))
     }
 }
 

@@ -38,8 +38,11 @@ pub(crate) struct PlaceTerms {
 impl PermitRegistration {
     pub(crate) fn new(
         bucket: &Bucket,
-        (pool, slot, node): (SubjectName, AllocatedSlot, Identity),
-        (run, lease): (Uuid, Duration),
+        pool: SubjectName,
+        slot: AllocatedSlot,
+        node: Identity,
+        run: Uuid,
+        lease: Duration,
     ) -> Self {
         let owned_key = |kind: PermitKeyKind| {
             let key = bucket.owned_key(kind.entry_key(slot.number(), &node));

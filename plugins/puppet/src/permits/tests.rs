@@ -133,7 +133,7 @@ fn clock_of_another_leader_does_not_end_live_claims() {
 
 #[test]
 fn clock_offset_is_zero_within_the_time_of_the_write() {
-    let offset = |stored_at| crate::permits::acquisition::clock_offset(stored_at, (1_000, 1_200));
+    let offset = |stored_at| crate::permits::acquisition::clock_offset(stored_at, 1_000, 1_200);
     assert_eq!([900, 1_000, 1_100, 1_200, 4_200].map(offset), [-100, 0, 0, 0, 3_000]);
 }
 

@@ -97,7 +97,7 @@ impl BarrierService {
             waiting.into_iter().partition(|(filter, _)| is_later(filter));
         let mut reports = Vec::new();
         for (filter, nodes) in later.into_iter().chain(earlier) {
-            self.evaluate_filter(&filter, nodes, (now, room), &mut reports);
+            self.evaluate_filter(&filter, nodes, now, room, &mut reports);
             if now.elapsed() > EVALUATION_TIME || reports.len() >= room {
                 self.cursor = Some(filter);
                 break;
@@ -110,7 +110,8 @@ impl BarrierService {
         &mut self,
         filter: &str,
         nodes: Vec<WaitingNode>,
-        (now, room): (Instant, usize),
+        now: Instant,
+        room: usize,
         reports: &mut Vec<BarrierReport>,
     ) {
         if nodes.is_empty() {

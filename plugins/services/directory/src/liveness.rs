@@ -66,7 +66,7 @@ struct DaemonRun {
 impl DaemonRuns {
     /// Notes a heartbeat. A daemon that was restarted is never heard again; of several that run, each is. Heartbeats that are not newer than the last one
     /// of their daemon, or much older than those of the others, are ignored: they may have been captured and sent again.
-    fn note(&mut self, (boot, time): (Uuid, Millis), now: Instant, lifetime: Duration) {
+    fn note(&mut self, boot: Uuid, time: Millis, now: Instant, lifetime: Duration) {
         self.runs.retain(|run| now.saturating_duration_since(run.heard) <= lifetime);
         let newest = self.runs.iter().map(|run| run.time).max().unwrap_or(0);
         let place = self.runs.iter().position(|run| run.boot == boot);
@@ -107,7 +107,7 @@ impl NodeLiveness {
 
     /// Notes which daemon sent a heartbeat, and the time in it.
     pub fn record_daemon(&mut self, boot: Uuid, time: Millis, now: Instant) {
-        self.runs.note((boot, time), now, self.clone_lifetime());
+        self.runs.note(boot, time, now, self.clone_lifetime());
     }
 
     /// Whether two daemons send heartbeats under this name, as of a machine and its copy.

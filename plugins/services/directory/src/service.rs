@@ -66,7 +66,7 @@ impl DirectoryService {
     ) -> Self {
         let [records, notes] =
             [NODES_BUCKET, FORGOTTEN_BUCKET].map(|bucket| bus.bucket(bucket.name));
-        handle.connect((records.clone(), notes.clone()));
+        handle.connect(records.clone(), notes.clone());
         Self { handle, bus, records, notes, signer, opener: Arc::new(RecordOpener::new(context)) }
     }
 

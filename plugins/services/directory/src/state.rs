@@ -90,8 +90,8 @@ impl DirectoryHandle {
         handle
     }
 
-    pub(crate) fn connect(&self, records_and_notes: (Bucket, Bucket)) {
-        let _ = self.0.buckets.set(records_and_notes);
+    pub(crate) fn connect(&self, records: Bucket, notes: Bucket) {
+        let _ = self.0.buckets.set((records, notes));
     }
 
     /// Identifies this run of the instance.

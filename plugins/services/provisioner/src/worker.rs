@@ -74,8 +74,7 @@ impl StepWorker {
     ) -> Result<StepValues, StepError> {
         match &step.work {
             StepKind::Builtin(builtin, inputs) => {
-                let arguments = (inputs, step.timeout);
-                self.execute_builtin(*builtin, arguments, record, fence).await
+                self.execute_builtin(*builtin, inputs, step.timeout, record, fence).await
             }
             StepKind::Agent(agent) => {
                 let answer = self.call_agent(agent, record).await?;
@@ -96,7 +95,8 @@ impl StepWorker {
     async fn execute_builtin(
         &self,
         builtin: BuiltinStep,
-        (inputs, timeout): (&StepValues, Option<Duration>),
+        inputs: &StepValues,
+        timeout: Option<Duration>,
         record: &NodeRecord,
         fence: u64,
     ) -> Result<StepValues, StepError> {

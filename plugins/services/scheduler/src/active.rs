@@ -59,7 +59,8 @@ impl ActiveSchedule {
     pub(crate) fn new(
         name: SubjectName,
         text: String,
-        (opened, schedule): (OpenGrant, CompiledSchedule),
+        opened: OpenGrant,
+        schedule: CompiledSchedule,
         records: &ScheduleRecords,
     ) -> Self {
         let seats = seat_list(&records.nodes);
@@ -90,11 +91,7 @@ impl ActiveSchedule {
     }
 
     /// Replaces the signed schedule and keeps the nodes and their turns.
-    pub(crate) fn replace(
-        &mut self,
-        text: String,
-        (opened, schedule): (OpenGrant, CompiledSchedule),
-    ) {
+    pub(crate) fn replace(&mut self, text: String, opened: OpenGrant, schedule: CompiledSchedule) {
         (self.text, self.opened, self.schedule) = (text, opened, schedule);
         // The filter may have changed.
         self.selected_once = false;

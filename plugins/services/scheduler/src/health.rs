@@ -130,7 +130,8 @@ pub(crate) async fn follow_health(
     pool: SubjectName,
     options: HealthOptions,
     directory: DirectoryHandle,
-    (limits, reporter): (PoolLimits, EventReporter),
+    limits: PoolLimits,
+    reporter: EventReporter,
 ) {
     let target = HealthTarget { latency: options.latency_ms, errors: 0 };
     let mut adaptive = AdaptiveLimit::new(options.min, options.max);

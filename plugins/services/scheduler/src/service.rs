@@ -44,7 +44,8 @@ impl SchedulerService {
     pub fn new(
         host: Identity,
         handle: SchedulerHandle,
-        (bus, signer): (Bus, Signer),
+        bus: Bus,
+        signer: Signer,
         clients: Vec<(SubjectName, Client)>,
         options: &SchedulerOptions,
     ) -> Self {
@@ -137,15 +138,16 @@ impl SchedulerService {
         // Only the leader asks health sources. Dropped with the term, the set ends its tasks.
         let mut health = JoinSet::new();
         for (pool, options) in self.health.clone() {
-            let outputs = (self.limits.clone(), self.reporter.clone());
+            let (limits, reporter) = (self.limits.clone(), self.reporter.clone());
             let directory = self.handle.directory().clone();
-            health.spawn(follow_health(pool, options, directory, outputs));
+            health.spawn(follow_health(pool, options, directory, limits, reporter));
         }
         let mut term = LeaderTerm::new(
             &self.handle,
             &self.bucket,
             &self.clients,
-            (&self.reporter, &self.limits),
+            &self.reporter,
+            &self.limits,
         );
         let ended = tokio::select! {
             ended = term.run() => ended,

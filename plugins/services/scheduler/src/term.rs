@@ -49,7 +49,8 @@ impl<'a> LeaderTerm<'a> {
         handle: &'a SchedulerHandle,
         bucket: &'a Bucket,
         clients: &'a [(SubjectName, Client)],
-        (reporter, limits): (&'a EventReporter, &'a PoolLimits),
+        reporter: &'a EventReporter,
+        limits: &'a PoolLimits,
     ) -> Self {
         Self {
             handle,
@@ -146,10 +147,10 @@ impl<'a> LeaderTerm<'a> {
                 continue;
             }
             let text = stored.grant.clone();
-            let opened = match self.handle.open_schedule(&text) {
+            let (opened, schedule) = match self.handle.open_schedule(&text) {
                 Ok(opened) => opened,
                 Err(error) => {
-                    refuse(&mut self.schedules, &mut self.refused, (name, text), &error);
+                    refuse(&mut self.schedules, &mut self.refused, name, text, &error);
                     continue;
                 }
             };
@@ -158,11 +159,11 @@ impl<'a> LeaderTerm<'a> {
                 Entry::Occupied(known) => {
                     let active = known.into_mut();
                     withdraw_turns(self.clients, active);
-                    active.replace(text, opened);
+                    active.replace(text, opened, schedule);
                     active
                 }
                 Entry::Vacant(place) => {
-                    place.insert(ActiveSchedule::new(name.clone(), text, opened, records))
+                    place.insert(ActiveSchedule::new(name.clone(), text, opened, schedule, records))
                 }
             };
             if active.set_pause(&stored.pause, &state.pause) {
@@ -207,7 +208,7 @@ impl<'a> LeaderTerm<'a> {
             // The author may have been revoked, or the schedule may have ended.
             if let Err(error) = self.handle.check_still_valid(&active.opened) {
                 let text = active.text.clone();
-                refuse(&mut self.schedules, &mut self.refused, (&name, text), &error);
+                refuse(&mut self.schedules, &mut self.refused, &name, text, &error);
                 continue;
             }
             let plan = active.plan(now, active.pool().and_then(|pool| self.limits.get(pool)));
@@ -276,7 +277,8 @@ impl<'a> LeaderTerm<'a> {
 fn refuse(
     schedules: &mut BTreeMap<SubjectName, ActiveSchedule>,
     refused: &mut BTreeMap<SubjectName, String>,
-    (name, text): (&SubjectName, String),
+    name: &SubjectName,
+    text: String,
     error: &SchedulerError,
 ) {
     tracing::warn!(schedule = %name, error = error_chain(error), "the schedule is refused");
@@ -290,7 +292,7 @@ fn spawn_turn(
     active: &ActiveSchedule,
     turn: DueTurn,
 ) {
-    let call = build_call(&turn, (active.opened.grant.id, &active.text), &active.schedule);
+    let call = build_call(&turn, active.opened.grant.id, &active.text, &active.schedule);
     let prepared = client_of(clients, active).zip(call.ok());
     tasks.spawn(async move {
         let started = Instant::now();
@@ -305,7 +307,7 @@ fn spawn_turn(
 /// Cancels the turns that nodes have received and not begun. The result of each turn still arrives as the reply to its own request.
 fn withdraw_turns(clients: &[(SubjectName, Client)], active: &ActiveSchedule) {
     for turn in active.begun_turns() {
-        let call = build_withdrawal(&turn, (active.opened.grant.id, &active.text));
+        let call = build_withdrawal(&turn, active.opened.grant.id, &active.text);
         let Some((client, call)) = client_of(clients, active).zip(call.ok()) else { continue };
         tokio::spawn(async move {
             let (outcome, reason) = perform(&client, call).await;

@@ -40,11 +40,12 @@ pub(crate) struct FinishedTurn {
 
 pub(crate) fn build_call(
     turn: &DueTurn,
-    (grant, text): (Uuid, &str),
+    grant: Uuid,
+    text: &str,
     schedule: &CompiledSchedule,
 ) -> Result<RpcCall, NameError> {
     let request = schedule.turn_request(grant, &turn.node, turn.slot);
-    grant_call(turn, request, (text, reply_patience(schedule)))
+    grant_call(turn, request, text, reply_patience(schedule))
 }
 
 /// How long the reply to a turn may take.
@@ -56,16 +57,18 @@ pub(crate) fn reply_patience(schedule: &CompiledSchedule) -> Duration {
 /// The call that withdraws a turn: a node that has not begun it does not begin it.
 pub(crate) fn build_withdrawal(
     turn: &DueTurn,
-    (grant, text): (Uuid, &str),
+    grant: Uuid,
+    text: &str,
 ) -> Result<RpcCall, NameError> {
     let request = CompiledSchedule::withdrawal_request(grant, &turn.node, turn.slot);
-    grant_call(turn, request, (text, REPLY_SLACK))
+    grant_call(turn, request, text, REPLY_SLACK)
 }
 
 fn grant_call(
     turn: &DueTurn,
     request: TurnRequest,
-    (text, wait): (&str, Duration),
+    text: &str,
+    wait: Duration,
 ) -> Result<RpcCall, NameError> {
     let target = CallTarget::Nodes(BTreeSet::from([turn.node.clone()]));
     Ok(RpcCall {

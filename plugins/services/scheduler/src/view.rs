@@ -60,7 +60,8 @@ impl<'a> ScheduleView<'a> {
     /// `None` if there is no such schedule.
     pub(crate) fn new(
         handle: &SchedulerHandle,
-        (name, records): (&'a SubjectName, &'a ScheduleRecords),
+        name: &'a SubjectName,
+        records: &'a ScheduleRecords,
         all_paused: bool,
     ) -> Option<Self> {
         let stored = records.schedule.as_ref()?;

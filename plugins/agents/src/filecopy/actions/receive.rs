@@ -102,7 +102,7 @@ pub(crate) fn write_chunk(
         ActionError::invalid_input(format!("part {index} is not {} bytes in base64", range.1))
     })?;
     let target = store.policy.admit_path(&*cx.system, &record.path, true)?;
-    let written = write_part(&record, &target, (range.0, &bytes))
+    let written = write_part(&record, &target, range.0, &bytes)
         .and_then(|()| store.mark_written(&record, index));
     drop(guard);
     if let Err(error) = written {
@@ -115,7 +115,8 @@ pub(crate) fn write_chunk(
 fn write_part(
     record: &TransferRecord,
     target: &AdmittedPath,
-    (offset, bytes): (u64, &[u8]),
+    offset: u64,
+    bytes: &[u8],
 ) -> Result<(), TransferStoreError> {
     let Some(entry) = &target.entry else {
         return Err(TransferStoreError::NoDirectory(record.path.clone()));

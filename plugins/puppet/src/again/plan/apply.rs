@@ -21,9 +21,9 @@ impl AgainState {
         match event {
             AgainEvent::Snapshot { state } => *self = (**state).clone(),
             AgainEvent::Requested { at, request, during, seed } => {
-                self.add_request(*at, request, *during, (policy, *seed));
+                self.add_request(*at, request, *during, policy, *seed);
             }
-            AgainEvent::RunEnded { at, run, seed } => self.end_run(*at, run, (policy, *seed)),
+            AgainEvent::RunEnded { at, run, seed } => self.end_run(*at, run, policy, *seed),
             AgainEvent::Started { at, run } => self.begin_run(*at, *run, policy),
             AgainEvent::NotRun { at, problem, retry_after } => {
                 self.retry_run(*at, problem, *retry_after);
@@ -47,7 +47,8 @@ impl AgainState {
         at: Millis,
         request: &AgainRequest,
         during: Option<RunInProgress>,
-        draw: (&AgainPolicy, u64),
+        policy: &AgainPolicy,
+        seed: u64,
     ) {
         if self.seen.contains(&request.id) {
             return;
@@ -66,13 +67,13 @@ impl AgainState {
         if let Some(reason) = suppressed {
             // A run that is pending stays as it is.
             let mut only_this = PendingRun::new(request.id, at);
-            only_this.merge_request(request, draw.0.deadline);
+            only_this.merge_request(request, policy.deadline);
             self.suppress(at, only_this, reason, None);
             return;
         }
         let is_new = self.pending.is_none();
         let mut pending = self.pending.take().unwrap_or_else(|| PendingRun::new(request.id, at));
-        pending.merge_request(request, draw.0.deadline);
+        pending.merge_request(request, policy.deadline);
         match during {
             Some(run) => {
                 pending.waits_for = Some(run);
@@ -80,7 +81,7 @@ impl AgainState {
             }
             None if pending.waits_for.is_none() => {
                 pending.start_barriers(request.requested_at, at);
-                self.schedule(&mut pending, at, draw);
+                self.schedule(&mut pending, at, policy, seed);
             }
             None => {}
         }
@@ -90,7 +91,8 @@ impl AgainState {
                 "again_pending",
                 at,
                 text,
-                (Some(pending.id), None),
+                Some(pending.id),
+                None,
                 pending.cause.as_ref(),
             );
         }
@@ -98,13 +100,13 @@ impl AgainState {
     }
 
     /// Computes when a pending run is due, for a run that ended or a request that was made now.
-    fn schedule(&mut self, pending: &mut PendingRun, now: Millis, draw: (&AgainPolicy, u64)) {
+    fn schedule(&mut self, pending: &mut PendingRun, now: Millis, policy: &AgainPolicy, seed: u64) {
         let terms = DelayTerms {
             min: pending.min_delay,
             max: pending.max_delay,
             previous_backoff: self.last_backoff,
         };
-        let delay = choose_delay(terms, draw.0, draw.1);
+        let delay = choose_delay(terms, policy, seed);
         pending.backoff = delay.backoff;
         let due = now.saturating_add(delay.total).max(pending.earliest);
         // A pending run is never moved to an earlier time.
@@ -126,7 +128,8 @@ impl AgainState {
             "again_running",
             at,
             text,
-            (Some(pending.id), Some(run)),
+            Some(pending.id),
+            Some(run),
             pending.cause.as_ref(),
         );
         self.running = Some(StartedRun { run, at, pending });
@@ -147,9 +150,9 @@ impl AgainState {
         self.pending = Some(pending);
     }
 
-    fn end_run(&mut self, at: Millis, run: &EndedRun, draw: (&AgainPolicy, u64)) {
+    fn end_run(&mut self, at: Millis, run: &EndedRun, policy: &AgainPolicy, seed: u64) {
         let was_started = self.end_started_run(at, run);
-        let is_identical = self.count_identical(run) >= draw.0.identical_runs;
+        let is_identical = self.count_identical(run) >= policy.identical_runs;
         let Some(mut pending) = self.pending.take() else {
             // The chain of runs has ended.
             (self.last_digest, self.last_backoff) = (None, None);
@@ -173,13 +176,14 @@ impl AgainState {
                 "again_oscillating",
                 at,
                 text.to_owned(),
-                (Some(pending.id), None),
+                Some(pending.id),
+                None,
                 Some(&run.cause),
             );
             self.suppress(at, pending, SuppressReason::Oscillating, None);
         } else {
             pending.start_barriers(run.ended_at.unwrap_or(at), at);
-            self.schedule(&mut pending, at, draw);
+            self.schedule(&mut pending, at, policy, seed);
             self.pending = Some(pending);
         }
     }
@@ -199,7 +203,7 @@ impl AgainState {
                     ),
                 ),
             };
-            self.push_event(kind, at, text, (Some(pending.id), None), pending.cause.as_ref());
+            self.push_event(kind, at, text, Some(pending.id), None, pending.cause.as_ref());
         }
         self.pending = Some(pending);
     }
@@ -212,13 +216,7 @@ impl AgainState {
         };
         let text =
             format!("run {id}, asked for by {}, has ended: {}", pending.requesters(), run.outcome);
-        self.push_event(
-            "again_done",
-            at,
-            text,
-            (Some(pending.id), Some(id)),
-            pending.cause.as_ref(),
-        );
+        self.push_event("again_done", at, text, Some(pending.id), Some(id), pending.cause.as_ref());
         let end = HistoryEnd::Ran { outcome: run.outcome.clone() };
         self.push_history(at, pending, Some(id), end);
         true
@@ -264,7 +262,7 @@ impl AgainState {
                 format!("the run asked for by {requesters} does not begin: {}", reason.as_str()),
             ),
         };
-        self.push_event(kind, at, text, (Some(pending.id), None), pending.cause.as_ref());
+        self.push_event(kind, at, text, Some(pending.id), None, pending.cause.as_ref());
         self.push_history(at, pending, None, HistoryEnd::Suppressed { reason, by });
     }
 
@@ -285,7 +283,7 @@ impl AgainState {
         self.starts.clear();
         (self.last_digest, self.last_backoff) = (None, None);
         let text = format!("limits and the state `oscillating` were cleared by {by}");
-        self.push_event("again_reset", at, text, (None, None), None);
+        self.push_event("again_reset", at, text, None, None, None);
     }
 
     fn push_history(
@@ -307,7 +305,8 @@ impl AgainState {
         kind: &str,
         at: Millis,
         text: String,
-        (again, run): (Option<Uuid>, Option<Uuid>),
+        again: Option<Uuid>,
+        run: Option<Uuid>,
         cause: Option<&CausingRun>,
     ) {
         self.event_count += 1;

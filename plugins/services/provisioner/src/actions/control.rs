@@ -15,7 +15,8 @@ pub(crate) async fn retry_node(
 ) -> Result<NodeControlOutput, ActionError> {
     let node = parse_node(&input)?;
     let retry = |record: &mut NodeRecord| record.request_retry(&cx.caller, unix_millis_now());
-    Ok(build_output(handle.change_record(&node, retry).await?))
+    let (record, changed) = handle.change_record(&node, retry).await?;
+    Ok(build_output(&record, changed))
 }
 
 pub(crate) async fn retire_node(
@@ -24,7 +25,8 @@ pub(crate) async fn retire_node(
     input: NodeControlInput,
 ) -> Result<NodeControlOutput, ActionError> {
     let node = parse_node(&input)?;
-    Ok(build_output(handle.retire_node(&node, &cx.caller).await?))
+    let (record, changed) = handle.retire_node(&node, &cx.caller).await?;
+    Ok(build_output(&record, changed))
 }
 
 pub(crate) async fn set_paused(
@@ -41,7 +43,8 @@ pub(crate) async fn set_paused(
         }
         is_changed
     });
-    Ok(build_output(changed.await?))
+    let (record, changed) = changed.await?;
+    Ok(build_output(&record, changed))
 }
 
 fn parse_node(input: &NodeControlInput) -> Result<Identity, ActionError> {
@@ -49,7 +52,7 @@ fn parse_node(input: &NodeControlInput) -> Result<Identity, ActionError> {
         .map_err(|error| ActionError::invalid_input(format!("node: {error}")))
 }
 
-fn build_output((record, changed): (NodeRecord, bool)) -> NodeControlOutput {
+fn build_output(record: &NodeRecord, changed: bool) -> NodeControlOutput {
     NodeControlOutput {
         node: record.identity.as_str().into(),
         state: record.state.as_str().into(),

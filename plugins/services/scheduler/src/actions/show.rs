@@ -24,8 +24,8 @@ pub(super) async fn list(handle: SchedulerHandle) -> Result<ScheduleListOutput, 
     let leader = leader::current_leader(handle.bucket()?).await.map_err(SchedulerError::from)?;
     let state = handle.read();
     let all_paused = state.pause.paused.is_some();
-    let views =
-        state.schedules.iter().filter_map(|entry| ScheduleView::new(&handle, entry, all_paused));
+    let view = |(name, records)| ScheduleView::new(&handle, name, records, all_paused);
+    let views = state.schedules.iter().filter_map(view);
     let ready = handle.directory().select_nodes(&NodeFilter::default(), &[]);
     Ok(ScheduleListOutput {
         schedules: views.map(|view| view.row()).collect(),
@@ -42,9 +42,10 @@ pub(super) fn show(
     let name = parse_name(&input.name)?;
     let state = handle.read();
     let records = state.schedules.get_key_value(&name);
-    let view =
-        records.and_then(|entry| ScheduleView::new(handle, entry, state.pause.paused.is_some()));
-    let view = view.ok_or(SchedulerError::Unknown(name))?;
+    let all_paused = state.pause.paused.is_some();
+    let view = records
+        .and_then(|(name, records)| ScheduleView::new(handle, name, records, all_paused))
+        .ok_or(SchedulerError::Unknown(name))?;
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for turn in view.records.nodes.values().filter_map(|known| known.last.as_ref()) {
         *outcomes.entry(turn.outcome.as_str().to_owned()).or_default() += 1;
