@@ -8,8 +8,9 @@ use muster_wire::identity::Identity;
 
 use crate::directory::NodeListOptions;
 use crate::error::FleetRequestError;
-use crate::fleet::{FleetConnection, PingRequest};
+use crate::fleet::FleetConnection;
 use crate::observer::RequestObserver;
+use crate::ping::list_answering;
 use crate::target::TargetSelection;
 
 /// The state of nodes that have sent no heartbeat for two intervals.
@@ -96,29 +97,15 @@ impl FleetConnection {
             .into_iter()
             .filter_map(|row| Some((Identity::parse(&row.node).ok()?, row.state == MISSING_STATE)));
         let registered: BTreeMap<Identity, bool> = registered.collect();
-        let matching = self.ping_names(target, observer).await?;
+        let matching = list_answering(self, target, observer).await?.nodes;
         let (known, answering) = if target.filter.is_empty() {
             (registered.keys().cloned().collect(), matching.clone())
         } else {
             let list = self.list_registered(&all, options).await?;
             let known = list.nodes.into_iter().filter_map(|row| Identity::parse(&row.node).ok());
-            (known.collect(), self.ping_names(&all, observer).await?)
+            (known.collect(), list_answering(self, &all, observer).await?.nodes)
         };
         Ok(DiscoveryAnswers { registered, known, matching, answering })
-    }
-
-    async fn ping_names(
-        &self,
-        target: &TargetSelection,
-        observer: &dyn RequestObserver,
-    ) -> Result<BTreeSet<Identity>, FleetRequestError> {
-        let mut nodes = BTreeSet::new();
-        let ping = PingRequest { target, expect: None, traceparent: None };
-        self.ping_by_broadcast(ping, observer, |received| {
-            nodes.insert(received.reply.sender.clone());
-        })
-        .await?;
-        Ok(nodes)
     }
 }
 

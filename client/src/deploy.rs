@@ -21,7 +21,8 @@ pub use report::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 
 use crate::batches::{BatchPace, BatchProgress, run_batches};
 use crate::error::FleetRequestError;
-use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::fleet::FleetConnection;
+use crate::located::Located;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{Step, StepAnswer, StepChannel};
 
@@ -96,11 +97,11 @@ impl FleetConnection {
     pub async fn deploy_config(
         &self,
         request: &DeployRequest<'_>,
-        found: DiscoveredNodes,
+        found: Located,
         observer: &dyn RequestObserver,
     ) -> Result<DeployReport, FleetRequestError> {
         let started = Instant::now();
-        let DiscoveredNodes { nodes, filter, .. } = found;
+        let Located { nodes, filter, .. } = found;
         let deployment = Uuid::now_v7().to_string();
         let deployer = ConfigDeployer {
             channel: self.step_channel(filter),

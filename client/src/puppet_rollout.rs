@@ -6,7 +6,6 @@ use crate::jobs::JobEnd;
 use muster_calls::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
 use muster_calls::{ClientError, RolloutStopReason};
 use muster_ddl::ActionSchema;
-use muster_wire::request::REPLY_GRACE;
 
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
@@ -30,12 +29,6 @@ pub enum PuppetRolloutNotice {
 }
 
 impl FleetConnection {
-    /// Maximum time to wait for a reply, in addition to the time that the action gets: the node stops the action and collects its results, and the
-    /// reply is on its way.
-    pub fn reply_grace_time(&self) -> Duration {
-        REPLY_GRACE + self.listen
-    }
-
     /// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.
     pub async fn run_puppet_rollout<E>(
         &self,

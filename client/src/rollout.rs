@@ -14,8 +14,9 @@ use muster_wire::trace::TraceContext;
 
 use crate::collect::{ReportBuilder, ReportUpdate};
 use crate::error::FleetRequestError;
-use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
+use crate::located::Located;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::plan::RequestPlan;
 use crate::recorder::JobRecorder;
@@ -127,12 +128,13 @@ impl FleetConnection {
     pub async fn run_request<E: From<FleetRequestError>>(
         &self,
         request: FleetRequest<'_>,
-        discovered: DiscoveredNodes,
+        found: Located,
         recorder: &mut JobRecorder<'_>,
         observer: &dyn RequestObserver,
         mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), E>,
     ) -> Result<RequestReport, E> {
-        let DiscoveredNodes { nodes, filter, mut stats } = discovered;
+        let mut stats = found.request_stats();
+        let Located { nodes, filter, .. } = found;
         (stats.expected_replies, stats.traceparent) = (request.expect, request.traceparent);
         let (agent, action) = (request.plan.ddl.name(), request.plan.action);
         let job = recorder.job_id().map(str::to_owned);
@@ -212,7 +214,7 @@ impl FleetConnection {
     pub fn check_request_size(
         &self,
         request: &FleetRequest<'_>,
-        found: &DiscoveredNodes,
+        found: &Located,
     ) -> Result<(), FleetRequestError> {
         let call = self.build_call(request, found.nodes.clone(), &found.filter)?;
         Ok(self.client.check_request_size(&call)?)
@@ -223,11 +225,11 @@ impl FleetConnection {
     pub async fn send_without_waiting(
         &self,
         request: &FleetRequest<'_>,
-        found: DiscoveredNodes,
+        found: Located,
         reply_delivery: ReplyDelivery,
         recorder: &mut JobRecorder<'_>,
     ) -> Result<(String, BTreeSet<Identity>), FleetRequestError> {
-        let DiscoveredNodes { nodes, filter, .. } = found;
+        let Located { nodes, filter, .. } = found;
         recorder.record_wave(1, &nodes);
         let call = RpcCall { reply_delivery, ..self.build_call(request, nodes, &filter)? };
         let mut events = self.client.call(call);
@@ -292,7 +294,7 @@ impl FleetConnection {
             .map_err(ClientError::from)?;
         let wait = request.timeout.unwrap_or(ddl.timeout_of(action)) + self.reply_grace_time();
         let sensitive = data.keys().filter(|name| action.is_sensitive(name));
-        let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
+        let sensitive = sensitive.filter(|_| !self.settings.plain_secrets).cloned().collect();
         Ok(RpcCall {
             sensitive,
             filter: filter.clone(),

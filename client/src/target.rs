@@ -1,5 +1,6 @@
 //! Selects the target nodes: filter, collective, discovery source and listening time.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use muster_calls::discovery::{ConditionKind, DiscoveryOptions};
 use muster_calls::{DataDdlStore, DiscoveryMethod, DiscoveryQuery, DiscoverySource};
 use muster_ddl::ActionSchema;
 use muster_filter::{FilterError, NodeFilter};
-use muster_wire::identity::SubjectName;
+use muster_wire::identity::{Identity, SubjectName};
 
 use crate::error::FleetRequestError;
 use crate::settings::RpcSettings;
@@ -114,6 +115,17 @@ impl TargetSelection {
     pub fn from_filter(filter: NodeFilter, collective: Option<SubjectName>) -> Self {
         let typed = DiscoveryQuery { filter: filter.clone(), ..DiscoveryQuery::default() };
         Self { filter, typed, collective, ..Self::default() }
+    }
+
+    /// The same nodes, found by this source instead of the configured one.
+    #[must_use]
+    pub fn with_source(self, source: DiscoverySource) -> Self {
+        Self { source: Some(source), ..self }
+    }
+
+    /// The nodes of a selection that consists only of exact names.
+    pub(crate) fn exact_nodes(&self) -> Option<BTreeSet<Identity>> {
+        DiscoveryQuery { filter: self.filter.clone(), ..self.typed.clone() }.exact_nodes()
     }
 
     /// Returns the discovery source. Fails if it does not support every condition.

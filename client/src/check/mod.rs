@@ -24,7 +24,8 @@ pub use rules::{CheckRules, NodeThreshold};
 
 use crate::directory::NodeListOptions;
 use crate::error::FleetRequestError;
-use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::fleet::FleetConnection;
+use crate::located::Located;
 use crate::observer::RequestObserver;
 use crate::plan::RequestPlan;
 use crate::recorder::JobRecorder;
@@ -54,7 +55,7 @@ impl FleetConnection {
         observer: &dyn RequestObserver,
     ) -> Result<CheckReport, FleetRequestError> {
         let start = Instant::now();
-        let mut found = self.discover_nodes(check.target, observer).await?;
+        let mut found = self.locate(check.target, observer).await?;
         if check.expect {
             self.add_expected_nodes(check.target, &mut found).await?;
         }
@@ -70,7 +71,7 @@ impl FleetConnection {
     async fn add_expected_nodes(
         &self,
         target: &TargetSelection,
-        found: &mut DiscoveredNodes,
+        found: &mut Located,
     ) -> Result<(), FleetRequestError> {
         let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
         let list = self.list_registered(target, options).await?;

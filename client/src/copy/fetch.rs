@@ -20,8 +20,9 @@ use super::push::failed_outcome;
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::{INSPECT, READ};
 use crate::error::FleetRequestError;
-use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
+use crate::located::Located;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{StepAnswer, StepChannel};
 
@@ -68,11 +69,11 @@ impl FleetConnection {
     pub async fn fetch_file(
         &self,
         request: FetchRequest<'_>,
-        found: DiscoveredNodes,
+        found: Located,
         observer: &dyn RequestObserver,
     ) -> Result<CopyReport, FleetRequestError> {
         let started = Instant::now();
-        let DiscoveredNodes { nodes, filter, .. } = found;
+        let Located { nodes, filter, .. } = found;
         let channel = self.step_channel(filter);
         let mut report = CopyReport::default();
         let (total, copied) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));

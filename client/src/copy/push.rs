@@ -20,7 +20,8 @@ use super::transfers::{MAX_GROUP_NODES, Receiver, Receivers, chunk_size, window_
 use super::{ABORT, BEGIN, FINISH, WRITE};
 use crate::batches::{BatchPace, BatchProgress, run_batches};
 use crate::error::FleetRequestError;
-use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::fleet::FleetConnection;
+use crate::located::Located;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{StepAnswer, StepChannel};
 
@@ -65,11 +66,11 @@ impl FleetConnection {
     pub async fn push_file(
         &self,
         request: &PushRequest<'_>,
-        found: DiscoveredNodes,
+        found: Located,
         observer: &dyn RequestObserver,
     ) -> Result<CopyReport, FleetRequestError> {
         let started = Instant::now();
-        let DiscoveredNodes { nodes, filter, .. } = found;
+        let Located { nodes, filter, .. } = found;
         let pusher = FilePusher {
             request,
             channel: self.step_channel(filter),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_base::{NodeText, unix_millis_now};
-use muster_calls::{CallEvent, CallTarget, ClientError, DIRECTORY_TIMEOUT, RpcCall};
+use muster_calls::{CallEvent, CallTarget, ClientError, DiscoverySource, RpcCall};
 use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput};
 use muster_ddl::{Action as _, AgentContract as _};
 use muster_files::files::{self, FileAccessError};
@@ -20,7 +20,9 @@ use muster_wire::status::ReplyReason;
 use muster_wire::token::Seconds;
 
 use crate::cache_file::{read_cache_file, replace_cache_file};
+use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
+use crate::target::TargetSelection;
 
 /// A certificate that is valid for less than this is replaced, in seconds.
 const MIN_VALIDITY_SECONDS: Seconds = 5 * 60;
@@ -101,6 +103,9 @@ pub enum SshCertificateError {
     /// A file cannot be read or written.
     #[error("cannot use the files of the SSH key")]
     File(#[from] FileAccessError),
+    /// The hosts could not be looked for.
+    #[error(transparent)]
+    Discovery(#[from] FleetRequestError),
     /// The request failed.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -167,8 +172,7 @@ impl FleetConnection {
         &self,
         public_key: &str,
     ) -> Result<(Identity, String), SshCertificateError> {
-        let filter = NodeFilter::default().with_agent(SshCaAgent::NAME)?;
-        let hosts = self.find_hosts(&filter).await?;
+        let hosts = self.find_hosts().await?;
         let mut last_error = SshCertificateError::NoSigner;
         for node in hosts.into_iter().take(MAX_ASKED_HOSTS) {
             match self.ask_host(&node, public_key).await {
@@ -179,12 +183,17 @@ impl FleetConnection {
         Err(last_error)
     }
 
-    async fn find_hosts(&self, filter: &NodeFilter) -> Result<BTreeSet<Identity>, ClientError> {
-        match self.client.find_registered(filter, DIRECTORY_TIMEOUT).await {
-            Ok(found) if !found.nodes.is_empty() => Ok(found.nodes),
-            // Without a directory, or with one that has not read all records, the nodes are asked.
-            Ok(_) | Err(_) => Ok(self.client.discover_nodes(filter).await?.nodes),
+    async fn find_hosts(&self) -> Result<BTreeSet<Identity>, SshCertificateError> {
+        let filter = NodeFilter::default().with_agent(SshCaAgent::NAME)?;
+        let target = TargetSelection::from_filter(filter, None);
+        let target = target.with_source(DiscoverySource::Automatic);
+        let found = self.locate(&target, &()).await?.nodes;
+        if !found.is_empty() {
+            return Ok(found);
         }
+        // A new host is not yet registered.
+        let target = target.with_source(DiscoverySource::Broadcast);
+        Ok(self.locate(&target, &()).await?.nodes)
     }
 
     async fn ask_host(

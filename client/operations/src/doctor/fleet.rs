@@ -6,6 +6,7 @@ use muster_base::{count_text, error_chain, format_millis};
 use muster_calls::ReceivedReply;
 use muster_client::{
     AgentSchemas, FleetConnection, FleetRequestError, RollCall, RpcSettings, TargetSelection,
+    roll_call,
 };
 use muster_contract::rpcutil::{RpcutilDiagnose, RpcutilDiagnoseOutput};
 use muster_ddl::AgentDdl;
@@ -31,8 +32,8 @@ pub async fn check_fleet(
     let roll_call = async {
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
-        let roll_call = fleet.roll_call::<RpcutilDiagnose>(&target.filter);
-        let (survey, call) = tokio::join!(fleet.survey_stores(), roll_call);
+        let call = roll_call::<RpcutilDiagnose>(&fleet, &target.filter);
+        let (survey, call) = tokio::join!(fleet.survey_stores(), call);
         Ok::<_, FleetRequestError>((stores_section(&survey), call?, schemas))
     };
     let (stores, finding) = match roll_call.await {

@@ -225,7 +225,7 @@ commands! { args, color, cx:
     Org(org::args::OrgCommand) => org::run(*args, cx).await;
     /// Enrol and provision new machines
     #[command(subcommand)]
-    Provision(provision::args::ProvisionCommand) => provision::run(*args, cx).await;
+    Provision(provision::args::ProvisionCommand) => Box::pin(provision::run(*args, cx)).await;
     /// Verify and show a node's audit log
     #[command(subcommand)]
     Audit(audit::args::AuditCommand) => audit::run(*args, cx);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_base::NodeText;
 use muster_client::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
+    AgentSchemas, FleetConnection, FleetRequestError, Located, NodeReply, RequestEvent,
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
 };
 use muster_contract::rpcutil::RpcutilInventory;
@@ -44,7 +44,7 @@ pub fn successful_outputs(reply: &NodeReply) -> Result<&Map<String, Value>, Unus
 pub struct InventoryQuery {
     fleet: FleetConnection,
     schemas: AgentSchemas,
-    found: DiscoveredNodes,
+    found: Located,
 }
 
 impl InventoryQuery {
@@ -58,8 +58,8 @@ impl InventoryQuery {
         let schemas = AgentSchemas::load(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, target).await?;
         let found = match node {
-            Some(node) => DiscoveredNodes::from_names(BTreeSet::from([node.clone()])),
-            None => fleet.discover_nodes(target, &ProgressReporter::new(cx.printer, true)).await?,
+            Some(node) => Located::from_names(BTreeSet::from([node.clone()])),
+            None => fleet.locate(target, &ProgressReporter::new(cx.printer, true)).await?,
         };
         if found.nodes.is_empty() {
             cx.report_no_nodes(target);
@@ -76,20 +76,16 @@ impl InventoryQuery {
         mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>>,
     ) -> Result<RequestStats> {
         let Self { fleet, schemas, found } = self;
-        let filter = found.filter;
-        let plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
-        let mut total = RequestStats {
-            discovered: found.nodes.len(),
-            gaps: found.stats.gaps.clone(),
-            ..RequestStats::default()
-        };
+        let gaps = found.request_stats().gaps;
+        let Located { nodes, filter, .. } = found;
+        let plan = plan_action::<RpcutilInventory>(\&schemas, \&[])?;
+        let mut total = RequestStats { discovered: nodes.len(), gaps, ..RequestStats::default() };
         let progress = ProgressReporter::new(cx.printer, true);
-        progress.observe(RequestEvent::CallsStarted(found.nodes.len()));
-        let nodes: Vec<Identity> = found.nodes.into_iter().collect();
+        progress.observe(RequestEvent::CallsStarted(nodes.len()));
+        let nodes: Vec<Identity> = nodes.into_iter().collect();
         for chunk in nodes.chunks(BATCH_NODES) {
             let nodes = chunk.iter().cloned().collect();
-            let batch =
-                DiscoveredNodes { filter: filter.clone(), ..DiscoveredNodes::from_names(nodes) };
+            let batch = Located { filter: filter.clone(), ..Located::from_names(nodes) };
             let no_progress = ProgressReporter::new(cx.printer, false);
             let mut report = ask_nodes(&fleet, &plan, batch, &no_progress).await?;
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));

@@ -1,7 +1,7 @@
 //! The nodes of an operation with several steps: discovers them, applies `--limit`, and warns of what is missing.
 
 use muster_calls::choose_nodes;
-use muster_client::{DiscoveredNodes, FleetConnection, RpcSettings, TargetSelection};
+use muster_client::{FleetConnection, Located, ResultGap, RpcSettings, TargetSelection};
 
 use crate::flags::rollout_flags::PaceArgs;
 use crate::report::progress::ProgressReporter;
@@ -14,12 +14,12 @@ pub async fn find_chosen_nodes(
     pace: &PaceArgs,
     progress: &ProgressReporter<'_>,
     cx: CommandContext<'_>,
-) -> Result<(FleetConnection, DiscoveredNodes)> {
+) -> Result<(FleetConnection, Located)> {
     let fleet = FleetConnection::connect(settings, target).await?;
-    let mut found = fleet.discover_nodes(target, progress).await?;
+    let mut found = fleet.locate(target, progress).await?;
     cx.remember_discovered(target, &found.nodes);
-    for gap in &found.stats.gaps {
-        cx.warn_of_gap(*gap);
+    if !found.complete {
+        cx.warn_of_gap(ResultGap::Discovery);
     }
     if let Some(limit) = pace.node_limit() {
         found.nodes = choose_nodes(&found.nodes, limit, pace.limit_seed);

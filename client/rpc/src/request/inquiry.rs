@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_client::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
+    AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located,
     NodeReply, RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_ddl::{Action, AgentContract as _};
@@ -40,7 +40,7 @@ pub fn plan_named_action<'a>(
 pub async fn ask_nodes(
     fleet: &FleetConnection,
     plan: &RequestPlan<'_>,
-    found: DiscoveredNodes,
+    found: Located,
     progress: &ProgressReporter<'_>,
 ) -> Result<RequestReport> {
     let messages = MessagePrinter(progress.printer());
@@ -55,7 +55,7 @@ pub async fn ask_node(
     node: &Identity,
     progress: &ProgressReporter<'_>,
 ) -> Result<RequestReport> {
-    let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
+    let found = Located::from_names(BTreeSet::from([node.clone()]));
     ask_nodes(fleet, plan, found, progress).await
 }
 
@@ -69,7 +69,7 @@ pub async fn discover_and_ask(
 ) -> Result<RequestReport> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
-    let found = fleet.discover_nodes(target, &progress).await?;
+    let found = fleet.locate(target, &progress).await?;
     ask_nodes(&fleet, plan, found, &progress).await
 }
 

@@ -69,7 +69,7 @@ async fn fetch_ddl(
     let plan = plan_action::<RpcutilDdl>(schemas, &[("agent", agent)])?;
     let fleet = FleetConnection::connect(settings, &target).await?;
     let progress = ProgressReporter::new(cx.printer, false);
-    let found = fleet.discover_nodes(&target, &progress).await?;
+    let found = fleet.locate(&target, &progress).await?;
     let Some(node) = found.nodes.first() else {
         return Ok(None);
     };

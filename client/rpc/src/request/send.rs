@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use muster_calls::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_client::{
-    ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError,
-    JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport, RpcSettings,
-    TargetSelection, load_approval, request_noop,
+    ApprovalFileError, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
+    LoadedApproval, Located, ReplyFilter, RequestPlan, RequestReport, RpcSettings, TargetSelection,
+    load_approval, request_noop,
 };
 use muster_display::node_count_text;
 use muster_wire::identity::Identity;
@@ -139,9 +139,9 @@ async fn ask_action(
     let mut found = if let Some(nodes) = nodes {
         let filter = earlier_job.as_ref().map(|earlier| earlier.job.header.filter.clone());
         let filter = filter.unwrap_or_default();
-        DiscoveredNodes { filter, ..DiscoveredNodes::from_names(nodes) }
+        Located { filter, ..Located::from_names(nodes) }
     } else {
-        fleet.discover_nodes(&target, &progress).await?
+        fleet.locate(&target, &progress).await?
     };
     if let Some(limit) = args.pace.node_limit() {
         found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
@@ -202,7 +202,7 @@ fn build_fleet_request<'a>(
 struct PendingRequest<'a> {
     fleet: &'a FleetConnection,
     request: FleetRequest<'a>,
-    found: DiscoveredNodes,
+    found: Located,
     recorder: JobRecorder<'a>,
     target: &'a TargetSelection,
     cx: CommandContext<'a>,

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use muster_base::error_chain;
 use muster_client::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use muster_client::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestOutcome, RequestReport,
-    ResultGap, TargetSelection,
+    AgentSchemas, FleetConnection, Located, NodeReply, RequestOutcome, RequestReport, ResultGap,
+    TargetSelection,
 };
 use muster_contract::rpcutil::{
     CancelOutcome, RpcutilAgent, RpcutilCancel, RpcutilCancelAny, RpcutilCancelOutput,
@@ -105,8 +105,8 @@ async fn send_cancels(
         let plan = inquiry::plan_named_action(schemas, RpcutilAgent::NAME, call.action, &inputs)?;
         last_action = Some(plan.action);
         let found = match nodes {
-            Some(nodes) => DiscoveredNodes::from_names(nodes),
-            None => fleet.discover_nodes(target, progress).await?,
+            Some(nodes) => Located::from_names(nodes),
+            None => fleet.locate(target, progress).await?,
         };
         report = report.merge(inquiry::ask_nodes(fleet, &plan, found, progress).await?);
         if report.stats.gaps.contains(&ResultGap::Interrupted) {

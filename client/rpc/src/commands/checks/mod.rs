@@ -88,7 +88,7 @@ pub async fn find_checks(
     let plan = plan_action::<NrpeChecks>(&schemas, &[])?;
     let shows_progress = !args.json.json && args.json.jq.is_none() && !args.follow;
     let progress = ProgressReporter::new(cx.printer, shows_progress);
-    let found = fleet.discover_nodes(&target, &progress).await?;
+    let found = fleet.locate(&target, &progress).await?;
     let report = ask_nodes(fleet, &plan, found, &progress).await?;
     cx.warn_of_gaps(&report);
     Ok((FleetCheckList::from_replies(&report), "nodes"))

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
 use muster_client::{
-    CopyReport, DiscoveredNodes, FetchDestination, FetchRequest, FleetConnection, LocalFile,
-    LocalFileError, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
+    CopyReport, FetchDestination, FetchRequest, FleetConnection, LocalFile, LocalFileError,
+    Located, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_contract::filecopy::FilecopyAgent;
 use muster_ddl::AgentContract as _;
@@ -202,7 +202,7 @@ impl<'a> PreparedCopy<'a> {
         self.print(&report, CopyDirection::FromNodes, (&local.display().to_string(), path))
     }
 
-    async fn find_nodes(&self) -> Result<(FleetConnection, DiscoveredNodes)> {
+    async fn find_nodes(&self) -> Result<(FleetConnection, Located)> {
         let progress = self.progress_reporter();
         find_chosen_nodes(&self.settings, &self.target, &self.args.pace, &progress, self.cx).await
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_client::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
+    AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located,
     NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_contract::service::{ServiceAgent, ServiceStart};
@@ -50,7 +50,7 @@ pub async fn start_services(
         let plan = RequestPlan::new(ddl, action, &words.inputs)?;
         for nodes in nodes.chunks(NODES_PER_REQUEST) {
             let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
-            let target = DiscoveredNodes::from_names(named.clone());
+            let target = Located::from_names(named.clone());
             let mut recorder = JobRecorder::new(None, &());
             let report = fleet
                 .run_request::<FleetRequestError>(

@@ -9,11 +9,8 @@ pub mod verify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use muster_calls::{DiscoveryMethod, RegisteredNodes};
-use muster_client::{
-    AgentSchemas, FleetConnection, PingRequest, RequestObserver, ResultGap, TargetSelection,
-    locate_nodes,
-};
+use muster_calls::DiscoveryMethod;
+use muster_client::{AgentSchemas, FleetConnection, Located, ResultGap, locate_offline};
 use muster_display::{list_first_nodes, node_count_text};
 use muster_wire::identity::Identity;
 use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
@@ -21,7 +18,7 @@ use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
 use crate::commands::find::args::FindArgs;
 use crate::commands::find::output::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
 use crate::report::progress::MessagePrinter;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 use crate::session::form::OutputFormError;
 
@@ -41,32 +38,24 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         return verify::run(&target, json.as_ref(), cx).await;
     }
     let settings = cx.load_settings()?;
-    let source = target.discovery_source(Some(&settings))?;
     let started = Instant::now();
-    let query = target.discovery_query(&source, Some(&settings.collective));
     let mut unanswered = UnansweredNodes::new();
-    let messages = MessagePrinter(cx.printer);
-    let located = locate_nodes(&source, &query, &messages).await?;
-    let mut method = source.method();
-    let (nodes, complete) = if let Some(nodes) = located {
-        (nodes, true)
+    let located = if let Some(located) = locate_offline(&target, &settings, &MessagePrinter(cx.printer)).await? {
+        located
     } else {
         let fleet = FleetConnection::connect(&settings, &target).await?;
-        if let Some(mut found) = fleet.find_registered(&target, &messages).await? {
-            method = DiscoveryMethod::Directory;
-            warn_of_missing(&found, cx);
-            cx.warn_of_clones(&found.cloned);
-            found.nodes.retain(|node| !found.missing.contains(node));
-            (found.nodes, true)
-        } else {
-            method = DiscoveryMethod::Broadcast;
-            let (nodes, complete) = ping_nodes(&fleet, &target, &messages).await?;
+        let located = fleet.locate_answering(&target, &MessagePrinter(cx.printer)).await?;
+        if located.method == DiscoveryMethod::Broadcast {
             let schemas = AgentSchemas::load(Some(&settings))?;
             let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
-            unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
-            (nodes, complete)
+            unanswered = find_unanswered(flags, &target, &located.nodes, connection, cx).await?;
         }
+        located
     };
+    warn_of_missing(&located.missing, cx);
+    cx.warn_of_clones(&located.cloned);
+    let Located { mut nodes, missing, method, complete, .. } = located;
+    nodes.retain(|node| !missing.contains(node));
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if args.one && nodes.len() > 1 {
         let names = list_first_nodes(&nodes, MAX_NAMED_NODES, ", ");
@@ -111,25 +100,10 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// Names the nodes that match and have sent no heartbeat for two intervals. They are not among the results.
-fn warn_of_missing(found: &RegisteredNodes, cx: CommandContext<'_>) {
-    if !found.missing.is_empty() {
-        let names = list_first_nodes(&found.missing, MAX_NAMED_NODES, ", ");
-        let count = node_count_text(found.missing.len());
+fn warn_of_missing(missing: &BTreeSet<Identity>, cx: CommandContext<'_>) {
+    if !missing.is_empty() {
+        let names = list_first_nodes(missing, MAX_NAMED_NODES, ", ");
+        let count = node_count_text(missing.len());
         cx.printer.print_warning(format_args!("{count} missing, left out: {names}"));
     }
-}
-
-/// Returns the nodes that replied, and whether the result is complete.
-async fn ping_nodes(
-    fleet: &FleetConnection,
-    target: &TargetSelection,
-    observer: &dyn RequestObserver,
-) -> Result<(BTreeSet<Identity>, bool)> {
-    let mut nodes = BTreeSet::new();
-    let ping = PingRequest { target, expect: None, traceparent: None };
-    let stats = fleet.ping_by_broadcast(ping, observer, |received| {
-        nodes.insert(received.reply.sender.clone());
-    });
-    let complete = stats.await?.incomplete.is_none();
-    Ok((nodes, complete))
 }

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_client::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
+use muster_client::{AgentSchemas, FleetConnection, Located, TargetSelection, list_answering};
 use muster_contract::rpcutil::RpcutilGetData;
 use muster_display::{list_first_nodes, node_count_text};
 use muster_filter::SelectExpression;
 use muster_wire::identity::Identity;
 
-use crate::commands::find::ping_nodes;
+
 use crate::flags::filters::FilterArgs;
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{ask_nodes, plan_action};
@@ -45,8 +45,8 @@ pub async fn find_unanswered(
         return Ok(UnansweredNodes::new());
     };
     let (all, negated) =
-        tokio::join!(ping_nodes(fleet, &all, &()), ping_nodes(fleet, &negated, &()));
-    let (mut silent, (others, _)) = (all?.0, negated?);
+        tokio::join!(list_answering(fleet, &all, &()), list_answering(fleet, &negated, &()));
+    let (mut silent, others) = (all?.nodes, negated?.nodes);
     silent.retain(|node| !found.contains(node) && !others.contains(node));
     let mut unanswered: UnansweredNodes =
         silent.iter().map(|node| (node.clone(), Vec::new())).collect();
@@ -60,7 +60,7 @@ pub async fn find_unanswered(
         let Ok(plan) = plan_action::<RpcutilGetData>(schemas, &inputs) else {
             continue;
         };
-        let nodes = DiscoveredNodes::from_names(silent.clone());
+        let nodes = Located::from_names(silent.clone());
         let progress = ProgressReporter::new(cx.printer, false);
         let report = ask_nodes(fleet, &plan, nodes, &progress).await?;
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {

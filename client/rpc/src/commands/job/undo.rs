@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use muster_client::jobs::{JobStore, SavedJob, SavedJobError};
 use muster_client::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, JobRecorder, RequestPlan,
-    RequestReport, RequestWords, ResultGap, TargetSelection, request_noop,
+    AgentSchemas, FleetConnection, FleetRequest, JobRecorder, Located, RequestPlan, RequestReport,
+    RequestWords, ResultGap, TargetSelection, request_noop,
 };
 use muster_display::list_sample_nodes;
 use muster_display::node_count_text;
@@ -75,7 +75,7 @@ async fn undo_job(
     for (number, (plan, nodes)) in plans.iter().enumerate() {
         recorder.set_has_more(number + 1 < plans.len());
         let request = FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) };
-        let found = DiscoveredNodes::from_names(nodes.clone());
+        let found = Located::from_names(nodes.clone());
         let replies = fleet.run_request(request, found, &mut recorder, &progress, |update| {
             progress.suspend(|| output.print_news(update))
         });

@@ -86,7 +86,7 @@ async fn query_pools(
     let plan = plan_action::<PermitList>(&schemas, inputs.as_slice())?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
-    let found = fleet.discover_nodes(&target, &progress).await?;
+    let found = fleet.locate(&target, &progress).await?;
     let mut report = RequestReport::empty(PermitAgent::NAME, PermitList::NAME);
     if found.nodes.is_empty() {
         cx.report_no_nodes(&target);

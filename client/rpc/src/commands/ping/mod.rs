@@ -6,7 +6,7 @@ pub mod output;
 use std::collections::BTreeSet;
 
 use muster_calls::{CallStats, ReceivedReply};
-use muster_client::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
+use muster_client::{FleetConnection, NodeTrace, PingRequest, ResultGap, ping_nodes, reply_skew};
 use muster_display::printer::PrintError;
 use muster_wire::identity::Identity;
 
@@ -37,25 +37,25 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut pongs, mut denials, mut traces) = (Vec::new(), Vec::new(), Vec::new());
     let mut cloned = BTreeSet::new();
     let mut printed: Result<(), PrintError> = Ok(());
-    let stats = fleet
-        .ping(request, &ProgressReporter::new(cx.printer, false), |received| {
-            let reply = &received.reply;
-            if reply.cloned {
-                cloned.insert(reply.sender.clone());
-            }
-            if let Some(rule) = received.denial() {
-                denials.push(PingDenial { node: reply.sender.clone(), rule: rule.to_owned() });
-                return;
-            }
-            let skew = reply_skew(received);
-            let pong = PingReply { node: reply.sender.clone(), after: received.after, skew };
-            if json.is_none() && printed.is_ok() {
-                printed = cx.printer.print_line(pong.render_line(verbose));
-            }
-            pongs.push(pong);
-            traces.extend(answer_trace(received));
-        })
-        .await?;
+    let progress = ProgressReporter::new(cx.printer, false);
+    let stats = ping_nodes(&fleet, request, &progress, |received| {
+        let reply = &received.reply;
+        if reply.cloned {
+            cloned.insert(reply.sender.clone());
+        }
+        if let Some(rule) = received.denial() {
+            denials.push(PingDenial { node: reply.sender.clone(), rule: rule.to_owned() });
+            return;
+        }
+        let skew = reply_skew(received);
+        let pong = PingReply { node: reply.sender.clone(), after: received.after, skew };
+        if json.is_none() && printed.is_ok() {
+            printed = cx.printer.print_line(pong.render_line(verbose));
+        }
+        pongs.push(pong);
+        traces.extend(answer_trace(received));
+    });
+    let stats = stats.await?;
     printed?;
     let found = || pongs.iter().map(|pong| &pong.node).chain(denials.iter().map(|it| &it.node));
     cx.remember_found(&target, found());
@@ -73,7 +73,7 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
             cx.printer.print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
         }
     }
-    if fleet.discovery_method().asks_fleet()
+    if target.discovery_source(Some(&settings))?.method().asks_fleet()
         && request.expect.is_none()
         && let Some(absent) = cx.describe_absent(&target, found())
     {

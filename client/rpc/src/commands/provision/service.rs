@@ -26,7 +26,7 @@ impl<'a> ProvisionerClient<'a> {
         let schemas = cx.load_schemas(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
         let progress = ProgressReporter::new(cx.printer, false);
-        let hosts = fleet.discover_nodes(&target, &progress).await?.nodes;
+        let hosts = fleet.locate(&target, &progress).await?.nodes;
         if hosts.is_empty() {
             cx.printer.print_error(
                 "no host runs the provisioning service; enable it in [plugins.provisioner] on one",

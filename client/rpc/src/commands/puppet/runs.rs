@@ -8,7 +8,7 @@ use muster_calls::RolloutLimits;
 use muster_calls::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_client::jobs::{JobEntry, JobJournal, JobStore};
 use muster_client::{
-    AgentSchemas, DiscoveredNodes, EndedRun, FleetConnection, FleetRequest, JobRecorder, NodeReply,
+    AgentSchemas, EndedRun, FleetConnection, FleetRequest, JobRecorder, Located, NodeReply,
     PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
 };
 use muster_contract::puppet::{
@@ -132,7 +132,7 @@ async fn run_round(
     let progress =
         &ProgressReporter::new(cx.printer, matches!(output.form, PuppetOutputForm::Text));
     let session = PuppetSession { fleet: &fleet, schemas: &schemas, progress };
-    let found = fleet.discover_nodes(&target, progress).await?;
+    let found = fleet.locate(&target, progress).await?;
     cx.remember_discovered(&target, &found.nodes);
     let (none_found, filter) = (found.nodes.is_empty(), found.filter.clone());
     let mut runs =
@@ -255,15 +255,15 @@ async fn execute_rollout(
 }
 
 impl PuppetSession<'_> {
-    async fn query<A: Action>(&self, found: DiscoveredNodes) -> Result<RequestReport> {
-        let plan = plan_action::<A>(self.schemas, &[])?;
+    async fn query<A: Action>(\&self, found: Located) -> Result<RequestReport> {
+        let plan = plan_action::<A>(self.schemas, \&[])?;
         ask_nodes(self.fleet, &plan, found, self.progress).await
     }
 
     /// Nodes that do not reply are not run and are reported as silent.
     async fn enabled_nodes(
         &self,
-        found: DiscoveredNodes,
+        found: Located,
         runs: &mut PuppetRunsReport,
     ) -> Result<BTreeSet<Identity>> {
         let report = self.query::<PuppetStatus>(found).await?;
@@ -290,7 +290,7 @@ impl PuppetSession<'_> {
 
     /// How long the last run of each node took.
     async fn run_times(&self, nodes: &BTreeSet<Identity>) -> Result<BTreeMap<Identity, Duration>> {
-        let found = DiscoveredNodes::from_names(nodes.clone());
+        let found = Located::from_names(nodes.clone());
         let report = self.query::<PuppetLastRunSummary>(found).await?;
         let run_time = |reply: &NodeReply| {
             let summary: LastRunSummaryOutput = reply.typed_outputs();

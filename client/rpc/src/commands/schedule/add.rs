@@ -57,7 +57,7 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     check_filter(&schedule, &settings)?;
     let fleet = FleetConnection::connect(&settings, &schedule.target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
-    let nodes = fleet.discover_nodes(&schedule.target, &progress).await?.nodes;
+    let nodes = fleet.locate(&schedule.target, &progress).await?.nodes;
     let preview =
         || render_schedule_question(&args.name, &schedule.compiled, nodes.len(), expires_at);
     let conditions = (schedule.read_only, nodes.len(), args.yes);

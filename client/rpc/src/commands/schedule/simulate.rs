@@ -42,7 +42,7 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
     let KnownSchedule { schedule, target, mut seats, expected } = read_schedule(&args, cx).await?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
-    let nodes = fleet.discover_nodes(&target, &progress).await?.nodes;
+    let nodes = fleet.locate(&target, &progress).await?.nodes;
     if nodes.is_empty() {
         cx.report_no_nodes(&target);
         return Ok(CommandExitCode::Local);

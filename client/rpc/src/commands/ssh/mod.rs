@@ -126,7 +126,7 @@ impl<'a> SshSession<'a> {
         let target = cx.read_target(&filters)?;
         let settings = cx.load_settings()?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
-        let found = fleet.discover_nodes(&target, &MessagePrinter(cx.printer)).await?;
+        let found = fleet.locate(&target, &MessagePrinter(cx.printer)).await?;
         cx.remember_discovered(&target, &found.nodes);
         if found.nodes.is_empty() {
             let looked_for = target.filter.explain();

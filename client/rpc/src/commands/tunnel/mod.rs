@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use muster_base::error_chain;
 use muster_client::{
-    FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TargetSelection,
-    TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
+    FleetConnection, FleetRequestError, ProcessInput, ProcessOutput, TargetSelection,
+    TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener, list_answering,
 };
 use muster_contract::tunnel::TunnelAgent;
 use muster_ddl::AgentContract as _;
@@ -112,10 +112,7 @@ async fn check_node(
         .and_then(|filter| filter.with_agent(TunnelAgent::NAME))
         .map_err(|source| FleetRequestError::Filter { flag: "NODE", source })?;
     let target = TargetSelection::from_filter(filter, None);
-    let mut has_replied = false;
-    let ping = PingRequest { target: &target, expect: None, traceparent: None };
-    fleet.ping_by_broadcast(ping, &MessagePrinter(cx.printer), |_| has_replied = true).await?;
-    if has_replied {
+    if !list_answering(fleet, &target, &MessagePrinter(cx.printer)).await?.nodes.is_empty() {
         return Ok(());
     }
     cx.suggest_nodes([node]);
