@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_calls::DirectoryError;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
-use crate::directory::NodeListOptions;
+use crate::directory::{NodeListOptions, list_registered};
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::observer::RequestObserver;
@@ -78,35 +77,30 @@ impl DiscoveryDifferences {
     }
 }
 
-impl FleetConnection {
-    /// Asks the directory and, by broadcast, all nodes.
-    pub async fn ask_both(
-        &self,
-        target: &TargetSelection,
-        observer: &dyn RequestObserver,
-    ) -> Result<DiscoveryAnswers, FleetRequestError> {
-        let options = NodeListOptions { fields: &[], with_stale: true, with_documents: false };
-        let mut all = target.clone();
-        all.filter = NodeFilter::default();
-        let list = self.list_registered(target, options).await?;
-        if !list.freshness.ready {
-            return Err(DirectoryError::NotReady.into());
-        }
-        let registered = list
-            .nodes
-            .into_iter()
-            .filter_map(|row| Some((Identity::parse(&row.node).ok()?, row.state == MISSING_STATE)));
-        let registered: BTreeMap<Identity, bool> = registered.collect();
-        let matching = list_answering(self, target, observer).await?.nodes;
-        let (known, answering) = if target.filter.is_empty() {
-            (registered.keys().cloned().collect(), matching.clone())
-        } else {
-            let list = self.list_registered(&all, options).await?;
-            let known = list.nodes.into_iter().filter_map(|row| Identity::parse(&row.node).ok());
-            (known.collect(), list_answering(self, &all, observer).await?.nodes)
-        };
-        Ok(DiscoveryAnswers { registered, known, matching, answering })
-    }
+/// Asks the directory and, by broadcast, all nodes.
+pub async fn ask_both(
+    fleet: &FleetConnection,
+    target: &TargetSelection,
+    observer: &dyn RequestObserver,
+) -> Result<DiscoveryAnswers, FleetRequestError> {
+    let options = NodeListOptions { fields: &[], with_stale: true, with_documents: false };
+    let mut all = target.clone();
+    all.filter = NodeFilter::default();
+    let list = list_registered(fleet, target, options).await?.into_ready()?;
+    let registered = list
+        .nodes
+        .into_iter()
+        .filter_map(|row| Some((Identity::parse(&row.node).ok()?, row.state == MISSING_STATE)));
+    let registered: BTreeMap<Identity, bool> = registered.collect();
+    let matching = list_answering(fleet, target, observer).await?.nodes;
+    let (known, answering) = if target.filter.is_empty() {
+        (registered.keys().cloned().collect(), matching.clone())
+    } else {
+        let list = list_registered(fleet, &all, options).await?;
+        let known = list.nodes.into_iter().filter_map(|row| Identity::parse(&row.node).ok());
+        (known.collect(), list_answering(fleet, &all, observer).await?.nodes)
+    };
+    Ok(DiscoveryAnswers { registered, known, matching, answering })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use muster_base::NodeText;
-use muster_calls::{ClientError, RolloutLimits};
+use muster_calls::ClientError;
 use muster_contract::config::{
     ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
     ConfigDeployOutput, ConfigRevert, ConfigRevertInput, deploy_state,
@@ -19,7 +19,7 @@ use uuid::Uuid;
 pub use files::{DeployDirectory, DeployDirectoryError};
 pub use report::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 
-use crate::batches::{BatchPace, BatchProgress, run_batches};
+use crate::batches::{BatchPace, run_batches};
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::located::Located;
@@ -59,9 +59,7 @@ pub struct DeployRequest<'a> {
     /// Time until a node restores its earlier files without a confirmation.
     pub confirm: Duration,
     /// Batches and stop conditions.
-    pub limits: RolloutLimits,
-    /// Pause between batches.
-    pub pause: Duration,
+    pub pace: BatchPace,
 }
 
 /// The first step, with its inputs.
@@ -91,39 +89,29 @@ impl DeployRequest<'_> {
     }
 }
 
-impl FleetConnection {
-    /// Changes the files of the nodes' daemons, batch by batch. An interrupt ends the command; nodes whose deployment was not confirmed restore their
-    /// earlier files.
-    pub async fn deploy_config(
-        &self,
-        request: &DeployRequest<'_>,
-        found: Located,
-        observer: &dyn RequestObserver,
-    ) -> Result<DeployReport, FleetRequestError> {
-        let started = Instant::now();
-        let Located { nodes, filter, .. } = found;
-        let deployment = Uuid::now_v7().to_string();
-        let deployer = ConfigDeployer {
-            channel: self.step_channel(filter),
-            first: request.first_step(&deployment),
-            deployment: deployment.clone(),
-            confirm: request.confirm,
-        };
-        observer.observe(RequestEvent::CallsStarted(nodes.len()));
-        let mut report = DeployReport { deployment, ..DeployReport::default() };
-        let pace = BatchPace { limits: request.limits, pause: request.pause };
-        report.stop = run_batches(&nodes, pace, observer, async |batch| {
-            let ended = deployer.deploy_to_batch(batch, &mut report.nodes).await;
-            observer.observe(RequestEvent::RepliesCounted(report.nodes.len()));
-            let progress =
-                BatchProgress { failed: report.unsuccessful_count(), results: report.nodes.len() };
-            (ended, progress)
-        })
-        .await?;
-        report.add_not_completed(nodes);
-        report.took = started.elapsed();
-        Ok(report)
-    }
+/// Changes the files of the nodes' daemons, batch by batch. An interrupt ends the command; nodes whose deployment was not confirmed restore their
+/// earlier files.
+pub async fn deploy_config(
+    fleet: &FleetConnection,
+    request: &DeployRequest<'_>,
+    found: Located,
+    observer: &dyn RequestObserver,
+) -> Result<DeployReport, FleetRequestError> {
+    let Located { nodes, filter, .. } = found;
+    let deployment = Uuid::now_v7().to_string();
+    let deployer = ConfigDeployer {
+        channel: StepChannel::new(fleet, filter),
+        first: request.first_step(&deployment),
+        deployment: deployment.clone(),
+        confirm: request.confirm,
+    };
+    observer.observe(RequestEvent::CallsStarted(nodes.len()));
+    let results = run_batches(nodes, request.pace, observer, async |batch, results| {
+        let ended = deployer.deploy_to_batch(batch, results).await;
+        observer.observe(RequestEvent::RepliesCounted(results.len()));
+        ended
+    });
+    Ok(DeployReport { deployment, results: results.await? })
 }
 
 /// Sends a deployment to nodes.

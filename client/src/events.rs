@@ -55,52 +55,50 @@ impl EventSelection {
     }
 }
 
-impl FleetConnection {
-    /// Shows each selected event as it arrives. Calls `on_start` when the subscription is active, and again after each loss, so that a caller which
-    /// reads the current state then misses no change: events that arrive meanwhile are shown after it.
-    pub async fn follow_events<E: From<FleetRequestError>>(
-        &self,
-        selection: &EventSelection,
-        mut on_start: impl AsyncFnMut(EventStart) -> Result<(), E>,
-        mut show: impl AsyncFnMut(&FleetEvent) -> Result<(), E>,
-    ) -> Result<EventSummary, E> {
-        let listener = self.client.listen_for_events().await;
-        let mut listener = listener.map_err(FleetRequestError::from)?;
-        on_start(EventStart::Subscribed).await?;
-        let mut summary = EventSummary::default();
-        let mut interrupt = InterruptListener::listen();
-        let timeout = async {
-            match selection.time {
-                Some(time) => tokio::time::sleep(time).await,
-                None => std::future::pending().await,
-            }
+/// Shows each selected event as it arrives. Calls `on_start` when the subscription is active, and again after each loss, so that a caller which
+/// reads the current state then misses no change: events that arrive meanwhile are shown after it.
+pub async fn follow_events<E: From<FleetRequestError>>(
+    fleet: &FleetConnection,
+    selection: &EventSelection,
+    mut on_start: impl AsyncFnMut(EventStart) -> Result<(), E>,
+    mut show: impl AsyncFnMut(&FleetEvent) -> Result<(), E>,
+) -> Result<EventSummary, E> {
+    let listener = fleet.client.listen_for_events().await;
+    let mut listener = listener.map_err(FleetRequestError::from)?;
+    on_start(EventStart::Subscribed).await?;
+    let mut summary = EventSummary::default();
+    let mut interrupt = InterruptListener::listen();
+    let timeout = async {
+        match selection.time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(timeout);
+    while selection.count.is_none_or(|count| summary.shown < count) {
+        let next = tokio::select! {
+            next = listener.next() => next,
+            () = interrupt.wait_for_signal() => break,
+            () = &mut timeout => break,
         };
-        tokio::pin!(timeout);
-        while selection.count.is_none_or(|count| summary.shown < count) {
-            let next = tokio::select! {
-                next = listener.next() => next,
-                () = interrupt.wait_for_signal() => break,
-                () = &mut timeout => break,
-            };
-            match next {
-                Some(EventArrival::Event(event)) if selection.matches(&event) => {
-                    show(&event).await?;
-                    summary.shown += 1;
-                }
-                Some(EventArrival::Event(_)) => {}
-                Some(EventArrival::Refused(refusal)) => {
-                    *summary.rejected.entry(refusal.reason_code()).or_default() += 1;
-                }
-                Some(EventArrival::Gap(_)) => {
-                    summary.gaps += 1;
-                    on_start(EventStart::Resumed).await?;
-                }
-                None => {
-                    summary.closed = true;
-                    break;
-                }
+        match next {
+            Some(EventArrival::Event(event)) if selection.matches(&event) => {
+                show(&event).await?;
+                summary.shown += 1;
+            }
+            Some(EventArrival::Event(_)) => {}
+            Some(EventArrival::Refused(refusal)) => {
+                *summary.rejected.entry(refusal.reason_code()).or_default() += 1;
+            }
+            Some(EventArrival::Gap(_)) => {
+                summary.gaps += 1;
+                on_start(EventStart::Resumed).await?;
+            }
+            None => {
+                summary.closed = true;
+                break;
             }
         }
-        Ok(summary)
     }
+    Ok(summary)
 }

@@ -27,12 +27,14 @@ use crate::token_cache::PersistentTokenCache;
 /// A connection to the fleet.
 #[derive(Debug)]
 pub struct FleetConnection {
-    pub(crate) client: Client,
+    /// What sends its requests.
+    pub client: Client,
     /// Saves verified tokens for the next command.
     _token_cache: PersistentTokenCache,
     /// Maximum wait for the first node.
-    pub(crate) listen: Duration,
-    pub(crate) settings: RpcSettings,
+    pub listen: Duration,
+    /// The settings that it was made with.
+    pub settings: RpcSettings,
 }
 
 impl FleetConnection {

@@ -32,7 +32,8 @@ pub async fn wait_for_ctrl_c() {
 }
 
 /// Waits for one of the signals. One that cannot be handled ends the process as usual.
-pub(crate) struct InterruptListener {
+#[derive(Debug)]
+pub struct InterruptListener {
     signals: Vec<(c_int, Signal)>,
     /// When set, the next signal has its default effect, even if the process is busy.
     interrupted: Arc<AtomicBool>,
@@ -40,7 +41,7 @@ pub(crate) struct InterruptListener {
 
 impl InterruptListener {
     /// Installs the signal handlers.
-    pub(crate) fn listen() -> Self {
+    pub fn listen() -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         let listen = |number: c_int| {
             // Must be registered before any other handler. Without it a second signal would have no immediate effect.
@@ -53,7 +54,7 @@ impl InterruptListener {
     }
 
     /// Waits for the first signal.
-    pub(crate) async fn wait_for_signal(&mut self) {
+    pub async fn wait_for_signal(&mut self) {
         if self.signals.is_empty() {
             std::future::pending::<()>().await;
         }

@@ -50,7 +50,6 @@ mod reply_filter;
 mod report;
 mod rollout;
 mod run_log;
-mod schedule;
 mod settings;
 mod ssh;
 mod steps;
@@ -71,6 +70,7 @@ pub use approval::{
     ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
     write_approval_file,
 };
+pub use batches::{BatchPace, NodeResult, NodeResults};
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use check::{
@@ -78,50 +78,55 @@ pub use check::{
     DeliveryReport, FleetCheck, FleetCheckList, IcingaApi, IcingaApiError, NagiosPipe,
     NagiosPipeError, NodeCheckResult, NodeThreshold, PassiveQueue, PassiveResult, PassiveSink,
     PassiveSinkError, PassiveWork, PerfSummary, RefusedResult, describe_refused,
-    summarize_perfdata,
+    list_recorded_checks, run_check, summarize_perfdata,
 };
-pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
+pub use comparison::{DiscoveryAnswers, DiscoveryDifferences, ask_both};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
 pub use context_selection::{ConfigSelection, SelectedConfig};
 pub use contexts::{ClientContext, ContextError, ContextName, ContextStore, DEFAULT_CONTEXT};
 pub use copy::{
     CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
-    NodeCopyResult, PushRequest,
+    NodeCopyResult, PushRequest, fetch_file, push_file,
 };
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use deploy::{
     DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
-    NodeDeployOutcome, NodeDeployResult,
+    NodeDeployOutcome, NodeDeployResult, deploy_config,
 };
-pub use directory::{NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch};
+pub use directory::{
+    NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch, count_registered,
+    find_registered_prefix, forget_registered, is_record_authentic, list_documents,
+    list_registered, list_values, read_content, read_history, show_registered, watch_registered,
+};
 pub use error::FleetRequestError;
-pub use events::{EventSelection, EventStart, EventSummary};
+pub use events::{EventSelection, EventStart, EventSummary, follow_events};
 pub use external::{DiscoveryProgramError, read_capped};
 pub use fleet::FleetConnection;
 pub use input_source::InputSource;
-pub use interrupt::{wait_for_ctrl_c, was_interrupted};
+pub use interrupt::{InterruptListener, wait_for_ctrl_c, was_interrupted};
 pub use last_seen::LastSeenNodes;
-pub use listen::ListenRequest;
+pub use listen::{ListenRequest, listen_for_replies};
 pub use locate::locate_offline;
 pub use located::Located;
 pub use observer::{RequestEvent, RequestObserver};
 pub use ping::{PingRequest, RollCall, list_answering, ping_nodes, reply_skew, roll_call};
 pub use plan::{AgentSchemas, RequestPlan, request_noop};
-pub use puppet_rollout::PuppetRolloutNotice;
+pub use puppet_rollout::{PuppetRolloutNotice, run_puppet_rollout};
 pub use puppet_runs::{EndedRun, PuppetRunsReport};
 pub use recorder::JobRecorder;
 pub use reply_filter::{ReplyFilter, ReplyFilterError};
 pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
-pub use rollout::{FleetRequest, FleetRequestUpdate};
+pub use rollout::{FleetRequest, FleetRequestUpdate, wait_for_next_batch};
 pub use run_log::RunLogLine;
 pub use settings::{IcingaSettings, RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
     HostKeyOwners, SharedHostKeyError, SshAddress, SshAddressError, SshArgumentError,
     SshCertificateError, SshHostKey, SshHostKeyError, SshIdentity, SshNode, SshNodeError,
-    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments,
+    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text,
+    prepare_ssh_identity, program_arguments, read_host_key_owners, read_ssh_node,
 };
-pub use store_survey::StoreSurvey;
+pub use store_survey::{StoreSurvey, survey_stores};
 pub use target::{TargetOptions, TargetSelection};
 pub use tunnel::{
     DialedTunnel, ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError,

@@ -28,51 +28,49 @@ pub enum PuppetRolloutNotice {
     Failed(ClientError),
 }
 
-impl FleetConnection {
-    /// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.
-    pub async fn run_puppet_rollout<E>(
-        &self,
-        spec: PuppetRolloutSpec,
-        action: &ActionSchema,
-        (runs, recorder): (PuppetRunsReport, &mut JobRecorder<'_>),
-        mut show: impl FnMut(PuppetRolloutNotice) -> Result<(), E>,
-    ) -> Result<PuppetRunsReport, E> {
-        let started = Instant::now();
-        let mut rollout = self.client.start_puppet_rollout(spec);
-        let mut progress = PuppetRolloutProgress {
-            log: RunLogTracker::new(runs.limit),
-            runs,
-            recorder,
-            action,
-            sent_count: 0,
+/// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.
+pub async fn run_puppet_rollout<E>(
+    fleet: &FleetConnection,
+    spec: PuppetRolloutSpec,
+    action: &ActionSchema,
+    (runs, recorder): (PuppetRunsReport, &mut JobRecorder<'_>),
+    mut show: impl FnMut(PuppetRolloutNotice) -> Result<(), E>,
+) -> Result<PuppetRunsReport, E> {
+    let started = Instant::now();
+    let mut rollout = fleet.client.start_puppet_rollout(spec);
+    let mut progress = PuppetRolloutProgress {
+        log: RunLogTracker::new(runs.limit),
+        runs,
+        recorder,
+        action,
+        sent_count: 0,
+    };
+    let mut interrupt = InterruptListener::listen();
+    let mut tick = tokio::time::interval(HELD_LINE_CHECK_INTERVAL);
+    loop {
+        let notice = tokio::select! {
+            event = rollout.next() => match event {
+                Some(event) => progress.handle_event(event, &rollout),
+                None => break,
+            },
+            () = interrupt.wait_for_signal() => {
+                rollout.stop(RolloutStopReason::Interrupted);
+                let in_flight = rollout.in_flight_count();
+                Some(PuppetRolloutNotice::Halted(RolloutStopReason::Interrupted, in_flight))
+            }
+            _ = tick.tick() => {
+                progress.log.release_due(count_unfinished(&rollout));
+                None
+            }
         };
-        let mut interrupt = InterruptListener::listen();
-        let mut tick = tokio::time::interval(HELD_LINE_CHECK_INTERVAL);
-        loop {
-            let notice = tokio::select! {
-                event = rollout.next() => match event {
-                    Some(event) => progress.handle_event(event, &rollout),
-                    None => break,
-                },
-                () = interrupt.wait_for_signal() => {
-                    rollout.stop(RolloutStopReason::Interrupted);
-                    let in_flight = rollout.in_flight_count();
-                    Some(PuppetRolloutNotice::Halted(RolloutStopReason::Interrupted, in_flight))
-                }
-                _ = tick.tick() => {
-                    progress.log.release_due(count_unfinished(&rollout));
-                    None
-                }
-            };
-            let lines = progress.log.take_lines().into_iter().map(PuppetRolloutNotice::Line);
-            notice.into_iter().chain(lines).try_for_each(&mut show)?;
-        }
-        let halt = rollout.stop_reason();
-        progress.recorder.record_end(JobEnd::of_rollout(halt));
-        let mut runs = progress.runs;
-        runs.not_asked.extend(rollout.unasked_nodes().cloned());
-        Ok(PuppetRunsReport { halt, took: started.elapsed(), ..runs })
+        let lines = progress.log.take_lines().into_iter().map(PuppetRolloutNotice::Line);
+        notice.into_iter().chain(lines).try_for_each(&mut show)?;
     }
+    let halt = rollout.stop_reason();
+    progress.recorder.record_end(JobEnd::of_rollout(halt));
+    let mut runs = progress.runs;
+    runs.not_asked.extend(rollout.unasked_nodes().cloned());
+    Ok(PuppetRunsReport { halt, took: started.elapsed(), ..runs })
 }
 
 /// Number of runs that will still end: those in flight and those to be started.

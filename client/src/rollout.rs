@@ -102,7 +102,7 @@ impl<'a> FleetRequest<'a> {
 
 /// Decides after a batch with this number of failures so far whether the rollout continues, and waits for the pause before the next batch. If it
 /// does not continue, the schedule has the reason.
-pub(crate) async fn wait_for_next_batch(
+pub async fn wait_for_next_batch(
     schedule: &mut RolloutSchedule,
     (failed, pause): (usize, Duration),
     interrupt: &mut InterruptListener,

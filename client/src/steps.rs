@@ -100,14 +100,12 @@ impl<T> StepAnswer<T> {
     }
 }
 
-impl FleetConnection {
-    /// A channel for the steps of an operation on nodes that match the filter.
-    pub(crate) fn step_channel(&self, filter: NodeFilter) -> StepChannel {
-        StepChannel { client: self.client.clone(), listen: self.listen, filter }
-    }
-}
-
 impl StepChannel {
+    /// A channel for the steps of an operation on nodes that match the filter.
+    pub(crate) fn new(fleet: &FleetConnection, filter: NodeFilter) -> Self {
+        Self { client: fleet.client.clone(), listen: fleet.listen, filter }
+    }
+
     /// Sends a step to nodes, and again to those that are busy or away. All nodes have an answer.
     pub(crate) async fn ask_nodes<A: Action>(
         &self,

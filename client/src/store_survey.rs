@@ -21,21 +21,19 @@ pub struct StoreSurvey {
     pub directories: Vec<Identity>,
 }
 
-impl FleetConnection {
-    /// Asks the store of the account token, and the directory.
-    pub async fn survey_stores(&self) -> StoreSurvey {
-        let (trust, directory) = tokio::join!(
-            self.client.refresh_trust(),
-            self.client.query_directory::<DirectoryStatus>(&EmptyInput {}, QUERY_TIMEOUT)
-        );
-        StoreSurvey {
-            has_jetstream: self.client.bus().has_jetstream(),
-            trust: trust.map(drop),
-            directory: match directory {
-                Err(DirectoryError::Client(ClientError::NotGranted { .. })) => None,
-                answer => Some(answer),
-            },
-            directories: self.client.trust().services_for(DIRECTORY_AGENT).cloned().collect(),
-        }
+/// Asks the store of the account token, and the directory.
+pub async fn survey_stores(fleet: &FleetConnection) -> StoreSurvey {
+    let (trust, directory) = tokio::join!(
+        fleet.client.refresh_trust(),
+        fleet.client.query_directory::<DirectoryStatus>(&EmptyInput {}, QUERY_TIMEOUT)
+    );
+    StoreSurvey {
+        has_jetstream: fleet.client.bus().has_jetstream(),
+        trust: trust.map(drop),
+        directory: match directory {
+            Err(DirectoryError::Client(ClientError::NotGranted { .. })) => None,
+            answer => Some(answer),
+        },
+        directories: fleet.client.trust().services_for(DIRECTORY_AGENT).cloned().collect(),
     }
 }

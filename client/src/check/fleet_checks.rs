@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use muster_calls::DirectoryError;
 use muster_contract::directory::DirectoryNodeRow;
 use muster_contract::nrpe::{
     CHECKS_STATE_NAME, CheckCounts, CheckState, RecordedCheck, RecordedChecks, ScheduledCheckRow,
@@ -12,7 +11,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::directory::NodeListOptions;
+use crate::directory::{NodeListOptions, list_registered};
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::report::RequestReport;
@@ -194,22 +193,17 @@ impl FleetCheck {
     }
 }
 
-impl FleetConnection {
-    /// The checks of the nodes that match, from the directory.
-    pub async fn list_recorded_checks(
-        &self,
-        target: &TargetSelection,
-        with_stale: bool,
-    ) -> Result<FleetCheckList, FleetRequestError> {
-        let fields = [format!("state.{CHECKS_STATE_NAME}")];
-        let options = NodeListOptions { fields: &fields, with_stale, with_documents: false };
-        let list = self.list_registered(target, options).await?;
-        if !list.freshness.ready {
-            return Err(DirectoryError::NotReady.into());
-        }
-        let [field] = &fields;
-        Ok(FleetCheckList::from_directory(&list.nodes, field, list.freshness.current))
-    }
+/// The checks of the nodes that match, from the directory.
+pub async fn list_recorded_checks(
+    fleet: &FleetConnection,
+    target: &TargetSelection,
+    with_stale: bool,
+) -> Result<FleetCheckList, FleetRequestError> {
+    let fields = [format!("state.{CHECKS_STATE_NAME}")];
+    let options = NodeListOptions { fields: &fields, with_stale, with_documents: false };
+    let list = list_registered(fleet, target, options).await?.into_ready()?;
+    let [field] = &fields;
+    Ok(FleetCheckList::from_directory(&list.nodes, field, list.freshness.current))
 }
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ mod rules;
 
 use std::time::{Duration, Instant};
 
-use muster_calls::DirectoryError;
 use muster_wire::identity::Identity;
 
 pub use cache::{CheckCache, CheckCacheError, CheckLock};
-pub use fleet_checks::{FleetCheck, FleetCheckList};
+pub use fleet_checks::{FleetCheck, FleetCheckList, list_recorded_checks};
 pub use passive::{
     DeliveryReport, IcingaApi, IcingaApiError, NagiosPipe, NagiosPipeError, PassiveQueue,
     PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, describe_refused,
@@ -22,7 +21,7 @@ pub use perf_summary::{PerfSummary, summarize_perfdata};
 pub use report::{CheckOutcome, CheckReport, NodeCheckResult};
 pub use rules::{CheckRules, NodeThreshold};
 
-use crate::directory::NodeListOptions;
+use crate::directory::{NodeListOptions, list_registered};
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::located::Located;
@@ -47,38 +46,33 @@ pub struct CheckRequest<'a> {
     pub expect: bool,
 }
 
-impl FleetConnection {
-    /// Runs a check on the nodes that match, and returns the state of each. Nodes that do not reply are unknown.
-    pub async fn run_check(
-        &self,
-        check: CheckRequest<'_>,
-        observer: &dyn RequestObserver,
-    ) -> Result<CheckReport, FleetRequestError> {
-        let start = Instant::now();
-        let mut found = self.locate(check.target, observer).await?;
-        if check.expect {
-            self.add_expected_nodes(check.target, &mut found).await?;
-        }
-        let request = FleetRequest { timeout: check.timeout, ..FleetRequest::new(check.plan) };
-        let mut recorder = JobRecorder::new(None, observer);
-        let report = self
-            .run_request::<FleetRequestError>(request, found, &mut recorder, observer, |_| Ok(()))
-            .await?;
-        Ok(CheckReport::from_request(check.command, &report, start.elapsed()))
+/// Runs a check on the nodes that match, and returns the state of each. Nodes that do not reply are unknown.
+pub async fn run_check(
+    fleet: &FleetConnection,
+    check: CheckRequest<'_>,
+    observer: &dyn RequestObserver,
+) -> Result<CheckReport, FleetRequestError> {
+    let start = Instant::now();
+    let mut found = fleet.locate(check.target, observer).await?;
+    if check.expect {
+        add_expected_nodes(fleet, check.target, &mut found).await?;
     }
+    let request = FleetRequest { timeout: check.timeout, ..FleetRequest::new(check.plan) };
+    let mut recorder = JobRecorder::new(None, observer);
+    let report = fleet
+        .run_request::<FleetRequestError>(request, found, &mut recorder, observer, |_| Ok(()))
+        .await?;
+    Ok(CheckReport::from_request(check.command, &report, start.elapsed()))
+}
 
-    /// Adds the nodes that match according to the directory, also those that were not seen for long.
-    async fn add_expected_nodes(
-        &self,
-        target: &TargetSelection,
-        found: &mut Located,
-    ) -> Result<(), FleetRequestError> {
-        let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
-        let list = self.list_registered(target, options).await?;
-        if !list.freshness.ready {
-            return Err(DirectoryError::NotReady.into());
-        }
-        found.nodes.extend(list.nodes.iter().filter_map(|row| Identity::parse(&row.node).ok()));
-        Ok(())
-    }
+/// Adds the nodes that match according to the directory, also those that were not seen for long.
+async fn add_expected_nodes(
+    fleet: &FleetConnection,
+    target: &TargetSelection,
+    found: &mut Located,
+) -> Result<(), FleetRequestError> {
+    let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
+    let list = list_registered(fleet, target, options).await?.into_ready()?;
+    found.nodes.extend(list.nodes.iter().filter_map(|row| Identity::parse(&row.node).ok()));
+    Ok(())
 }

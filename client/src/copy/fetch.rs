@@ -1,6 +1,6 @@
 //! Copies a file of nodes to this machine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,62 +64,58 @@ impl FetchDestination {
     }
 }
 
-impl FleetConnection {
-    /// Copies the file of each node to this machine. An interrupt ends the copies; another call continues them.
-    pub async fn fetch_file(
-        &self,
-        request: FetchRequest<'_>,
-        found: Located,
-        observer: &dyn RequestObserver,
-    ) -> Result<CopyReport, FleetRequestError> {
-        let started = Instant::now();
-        let Located { nodes, filter, .. } = found;
-        let channel = self.step_channel(filter);
-        let mut report = CopyReport::default();
-        let (total, copied) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        observer.observe(RequestEvent::CopyStarted(0));
-        let mut waiting: VecDeque<Identity> = nodes.iter().cloned().collect();
-        let mut tasks: JoinSet<Result<(Identity, NodeCopyResult), ClientError>> = JoinSet::new();
-        let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
-        let mut interrupt = InterruptListener::listen();
-        loop {
-            while tasks.len() < MAX_NODES
-                && let Some(node) = waiting.pop_front()
-            {
-                let fetcher = FileFetcher {
-                    channel: channel.clone(),
-                    path: request.path.to_owned(),
-                    target: request.destination.file_for(request.path, &node),
-                    node,
-                    total: Arc::clone(&total),
-                    copied: Arc::clone(&copied),
-                };
-                tasks.spawn(fetcher.run());
+/// Copies the file of each node to this machine. An interrupt ends the copies; another call continues them.
+pub async fn fetch_file(
+    fleet: &FleetConnection,
+    request: FetchRequest<'_>,
+    found: Located,
+    observer: &dyn RequestObserver,
+) -> Result<CopyReport, FleetRequestError> {
+    let started = Instant::now();
+    let Located { nodes, filter, .. } = found;
+    let channel = StepChannel::new(fleet, filter);
+    let (mut results, mut stop) = (BTreeMap::new(), None);
+    let (total, copied) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    observer.observe(RequestEvent::CopyStarted(0));
+    let mut waiting: VecDeque<Identity> = nodes.iter().cloned().collect();
+    let mut tasks: JoinSet<Result<(Identity, NodeCopyResult), ClientError>> = JoinSet::new();
+    let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
+    let mut interrupt = InterruptListener::listen();
+    loop {
+        while tasks.len() < MAX_NODES
+            && let Some(node) = waiting.pop_front()
+        {
+            let fetcher = FileFetcher {
+                channel: channel.clone(),
+                path: request.path.to_owned(),
+                target: request.destination.file_for(request.path, &node),
+                node,
+                total: Arc::clone(&total),
+                copied: Arc::clone(&copied),
+            };
+            tasks.spawn(fetcher.run());
+        }
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                None => break,
+                Some(ended) => {
+                    let (node, result) = ended.map_err(|_| ClientError::Unfinished)??;
+                    results.insert(node, result);
+                }
+            },
+            _ = ticks.tick() => {
+                observer.observe(RequestEvent::CopyStarted(total.load(Ordering::Relaxed)));
+                observer.observe(RequestEvent::BytesCounted(copied.load(Ordering::Relaxed)));
             }
-            tokio::select! {
-                ended = tasks.join_next() => match ended {
-                    None => break,
-                    Some(ended) => {
-                        let (node, result) = ended.map_err(|_| ClientError::Unfinished)??;
-                        report.nodes.insert(node, result);
-                    }
-                },
-                _ = ticks.tick() => {
-                    observer.observe(RequestEvent::CopyStarted(total.load(Ordering::Relaxed)));
-                    observer.observe(RequestEvent::BytesCounted(copied.load(Ordering::Relaxed)));
-                }
-                () = interrupt.wait_for_signal() => {
-                    report.stop = Some(RolloutStopReason::Interrupted);
-                    tasks.shutdown().await;
-                    break;
-                }
+            () = interrupt.wait_for_signal() => {
+                stop = Some(RolloutStopReason::Interrupted);
+                tasks.shutdown().await;
+                break;
             }
         }
-        observer.observe(RequestEvent::CallsEnded);
-        report.add_not_completed(nodes);
-        report.took = started.elapsed();
-        Ok(report)
     }
+    observer.observe(RequestEvent::CallsEnded);
+    Ok(CopyReport::complete(results, nodes, stop, started))
 }
 
 /// Copies the file of one node.

@@ -14,9 +14,9 @@ mod push;
 mod report;
 mod transfers;
 
-pub use fetch::{FetchDestination, FetchRequest};
+pub use fetch::{FetchDestination, FetchRequest, fetch_file};
 pub use local_file::{LocalFile, LocalFileError};
-pub use push::PushRequest;
+pub use push::{PushRequest, push_file};
 pub use report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 
 use std::time::Duration;

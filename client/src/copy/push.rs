@@ -3,10 +3,9 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use muster_base::error_chain;
-use muster_calls::{ClientError, RolloutLimits};
+use muster_calls::ClientError;
 use muster_contract::filecopy::{
     FilecopyBeginInput, FilecopyTransferInput, FilecopyWriteInput, FilecopyWriteOutput,
     begin_state, encode_chunk,
@@ -18,7 +17,7 @@ use super::local_file::{LocalFile, LocalFileError};
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::transfers::{MAX_GROUP_NODES, Receiver, Receivers, chunk_size, window_size};
 use super::{ABORT, BEGIN, FINISH, WRITE};
-use crate::batches::{BatchPace, BatchProgress, run_batches};
+use crate::batches::{BatchPace, run_batches};
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::located::Located;
@@ -39,9 +38,7 @@ pub struct PushRequest<'a> {
     /// Group of the target, a name or number on the node.
     pub group: Option<&'a str>,
     /// Batches and stop conditions.
-    pub limits: RolloutLimits,
-    /// Pause between batches.
-    pub pause: Duration,
+    pub pace: BatchPace,
 }
 
 /// Results by node.
@@ -60,39 +57,28 @@ struct FilePusher<'a> {
     counted: Cell<u64>,
 }
 
-impl FleetConnection {
-    /// Copies the file to the nodes, batch by batch. An interrupt ends the copy; the nodes keep the parts that they have, so that another copy
-    /// continues from there.
-    pub async fn push_file(
-        &self,
-        request: &PushRequest<'_>,
-        found: Located,
-        observer: &dyn RequestObserver,
-    ) -> Result<CopyReport, FleetRequestError> {
-        let started = Instant::now();
-        let Located { nodes, filter, .. } = found;
-        let pusher = FilePusher {
-            request,
-            channel: self.step_channel(filter),
-            observer,
-            chunk_bytes: chunk_size(self.client.max_payload()),
-            counted: Cell::new(0),
-        };
-        let total = request.file.size.saturating_mul(nodes.len() as u64);
-        observer.observe(RequestEvent::CopyStarted(total));
-        let mut report = CopyReport::default();
-        let pace = BatchPace { limits: request.limits, pause: request.pause };
-        report.stop = run_batches(&nodes, pace, observer, async |batch| {
-            let ended = pusher.push_to_batch(batch, &mut report.nodes).await;
-            let progress =
-                BatchProgress { failed: report.unsuccessful_count(), results: report.nodes.len() };
-            (ended, progress)
-        })
-        .await?;
-        report.add_not_completed(nodes);
-        report.took = started.elapsed();
-        Ok(report)
-    }
+/// Copies the file to the nodes, batch by batch. An interrupt ends the copy; the nodes keep the parts that they have, so that another copy
+/// continues from there.
+pub async fn push_file(
+    fleet: &FleetConnection,
+    request: &PushRequest<'_>,
+    found: Located,
+    observer: &dyn RequestObserver,
+) -> Result<CopyReport, FleetRequestError> {
+    let Located { nodes, filter, .. } = found;
+    let pusher = FilePusher {
+        request,
+        channel: StepChannel::new(fleet, filter),
+        observer,
+        chunk_bytes: chunk_size(fleet.client.max_payload()),
+        counted: Cell::new(0),
+    };
+    let total = request.file.size.saturating_mul(nodes.len() as u64);
+    observer.observe(RequestEvent::CopyStarted(total));
+    let report = run_batches(nodes, request.pace, observer, async |batch, results| {
+        pusher.push_to_batch(batch, results).await
+    });
+    Ok(report.await?)
 }
 
 impl FilePusher<'_> {

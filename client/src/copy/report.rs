@@ -1,13 +1,9 @@
 //! The result of a copy, by node.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::jobs::RequestOutcome;
+use crate::batches::{NodeResult, NodeResults};
 use muster_base::NodeText;
-use muster_calls::RolloutStopReason;
-use muster_wire::identity::Identity;
 
 /// How a copy to or from a node ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,15 +38,7 @@ pub struct NodeCopyResult {
 }
 
 /// The results of all nodes.
-#[derive(Debug, Clone, Default)]
-pub struct CopyReport {
-    /// By node.
-    pub nodes: BTreeMap<Identity, NodeCopyResult>,
-    /// Why the command ended early, if it did.
-    pub stop: Option<RolloutStopReason>,
-    /// Duration of the copies.
-    pub took: Duration,
-}
+pub type CopyReport = NodeResults<NodeCopyResult>;
 
 impl NodeCopyOutcome {
     /// Whether the target has the file now.
@@ -86,32 +74,24 @@ impl NodeCopyResult {
     }
 }
 
-impl CopyReport {
-    /// Number of nodes whose copy failed or that did not reply.
-    pub(super) fn unsuccessful_count(&self) -> usize {
-        self.nodes.values().filter(|result| !result.outcome.is_ok()).count()
+impl NodeResult for NodeCopyResult {
+    fn not_completed() -> Self {
+        Self::new(NodeCopyOutcome::NotCompleted)
     }
 
-    /// Adds the nodes without a result.
-    pub(super) fn add_not_completed(&mut self, nodes: BTreeSet<Identity>) {
-        for node in nodes {
-            let result = || NodeCopyResult::new(NodeCopyOutcome::NotCompleted);
-            self.nodes.entry(node).or_insert_with(result);
-        }
+    fn is_ok(&self) -> bool {
+        self.outcome.is_ok()
     }
 
-    /// How the command ended, as for requests.
-    pub fn outcome(&self) -> RequestOutcome {
-        let count = |is_counted: fn(&NodeCopyOutcome) -> bool| {
-            self.nodes.values().filter(|result| is_counted(&result.outcome)).count()
-        };
-        let silent = count(|outcome| matches!(outcome, NodeCopyOutcome::NoReply(_)));
-        RequestOutcome::of_nodes(self.nodes.len(), count(NodeCopyOutcome::is_ok), silent)
+    fn is_silent(&self) -> bool {
+        matches!(self.outcome, NodeCopyOutcome::NoReply(_))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crate::jobs::RequestOutcome;
 
     use super::{CopyReport, NodeCopyOutcome, NodeCopyResult};
@@ -129,7 +109,8 @@ mod tests {
             let nodes = (0..).zip(outcomes).map(|(number, outcome)| {
                 (format!("n{number}").parse().unwrap(), NodeCopyResult::new(outcome))
             });
-            let report = CopyReport { nodes: nodes.collect(), ..CopyReport::default() };
+            let (nodes, took) = (nodes.collect(), Duration::ZERO);
+            let report = CopyReport { nodes, stop: None, took };
             assert_eq!(report.outcome(), expected, "{report:?}");
         }
     }

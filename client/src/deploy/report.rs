@@ -1,13 +1,9 @@
 //! The result of a deployment, by node.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use crate::jobs::RequestOutcome;
 use muster_base::NodeText;
-use muster_calls::RolloutStopReason;
 use muster_contract::config::ConfigDeployOutput;
-use muster_wire::identity::Identity;
+
+use crate::batches::{NodeResult, NodeResults};
 
 /// How a deployment to a node ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,17 +35,13 @@ pub struct NodeDeployResult {
     pub output: ConfigDeployOutput,
 }
 
-/// The results of all nodes.
-#[derive(Debug, Clone, Default)]
+/// A deployment and the results of all nodes.
+#[derive(Debug, Clone)]
 pub struct DeployReport {
     /// The name of the deployment.
     pub deployment: String,
     /// By node.
-    pub nodes: BTreeMap<Identity, NodeDeployResult>,
-    /// Why the command ended early, if it did.
-    pub stop: Option<RolloutStopReason>,
-    /// Duration.
-    pub took: Duration,
+    pub results: NodeResults<NodeDeployResult>,
 }
 
 impl NodeDeployOutcome {
@@ -89,30 +81,16 @@ impl NodeDeployResult {
     }
 }
 
-impl DeployReport {
-    /// Number of nodes whose deployment failed or that did not reply.
-    pub(super) fn unsuccessful_count(&self) -> usize {
-        self.nodes.values().filter(|result| !result.outcome.is_ok()).count()
+impl NodeResult for NodeDeployResult {
+    fn not_completed() -> Self {
+        Self::new(NodeDeployOutcome::NotCompleted, ConfigDeployOutput::default())
     }
 
-    /// Adds the nodes without a result.
-    pub(super) fn add_not_completed(&mut self, nodes: BTreeSet<Identity>) {
-        for node in nodes {
-            self.nodes.entry(node).or_insert_with(|| {
-                NodeDeployResult::new(
-                    NodeDeployOutcome::NotCompleted,
-                    ConfigDeployOutput::default(),
-                )
-            });
-        }
+    fn is_ok(&self) -> bool {
+        self.outcome.is_ok()
     }
 
-    /// How the command ended, as for requests.
-    pub fn outcome(&self) -> RequestOutcome {
-        let count = |is_counted: fn(&NodeDeployOutcome) -> bool| {
-            self.nodes.values().filter(|result| is_counted(&result.outcome)).count()
-        };
-        let silent = count(|outcome| matches!(outcome, NodeDeployOutcome::NoReply(_)));
-        RequestOutcome::of_nodes(self.nodes.len(), count(NodeDeployOutcome::is_ok), silent)
+    fn is_silent(&self) -> bool {
+        matches!(self.outcome, NodeDeployOutcome::NoReply(_))
     }
 }

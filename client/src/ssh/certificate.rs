@@ -114,121 +114,119 @@ pub enum SshCertificateError {
     Filter(#[from] FilterError),
 }
 
-impl FleetConnection {
-    /// The caller's key and a certificate that is valid for five more minutes at least, in this directory.
-    pub async fn prepare_ssh_identity(
-        &self,
-        directory: &Path,
-    ) -> Result<SshIdentity, SshCertificateError> {
-        if self.client.trust().ssh_authorities().is_empty() {
-            return Err(SshCertificateError::NoAuthority);
+/// The caller's key and a certificate that is valid for five more minutes at least, in this directory.
+pub async fn prepare_ssh_identity(
+    fleet: &FleetConnection,
+    directory: &Path,
+) -> Result<SshIdentity, SshCertificateError> {
+    if fleet.client.trust().ssh_authorities().is_empty() {
+        return Err(SshCertificateError::NoAuthority);
+    }
+    let identity = SshIdentity {
+        key: directory.join("id_ed25519"),
+        certificate: directory.join("id_ed25519-cert.pub"),
+    };
+    let key = load_or_create_key(&identity.key, fleet.client.identity())?;
+    if has_valid_certificate(fleet, &identity.certificate, &key) {
+        return Ok(identity);
+    }
+    let public_key = key
+        .public_text()
+        .map_err(|source| SshCertificateError::Key { path: identity.key.clone(), source })?;
+    let (node, text) = ask_for_certificate(fleet, &public_key).await?;
+    let certificate = UserCertificate::parse_line(&text)
+        .and_then(|certificate| verify_certificate(fleet, &certificate).map(|()| certificate))
+        .map_err(|source| SshCertificateError::Unusable { node: node.clone(), source })?;
+    if !is_own(fleet, &certificate, &key) {
+        return Err(SshCertificateError::Foreign(node));
+    }
+    replace_cache_file(&identity.certificate, format!("{text}\n").as_bytes())?;
+    Ok(identity)
+}
+
+fn verify_certificate(
+    fleet: &FleetConnection,
+    certificate: &UserCertificate,
+) -> Result<(), CertificateError> {
+    certificate.verify(fleet.client.trust().ssh_authorities(), unix_millis_now() / 1000)
+}
+
+fn is_own(fleet: &FleetConnection, certificate: &UserCertificate, key: &SshUserKey) -> bool {
+    let key_id = certificate.key_id();
+    key_id.caller == *fleet.client.identity()
+        && key_id.key == fleet.client.key()
+        && certificate.is_for(&key.subject())
+}
+
+fn has_valid_certificate(fleet: &FleetConnection, path: &Path, key: &SshUserKey) -> bool {
+    let Some(bytes) = read_cache_file(path, MAX_CERTIFICATE_BYTES) else { return false };
+    let certificate = UserCertificate::parse_line(&String::from_utf8_lossy(&bytes));
+    certificate.is_ok_and(|certificate| {
+        let until = unix_millis_now() / 1000 + MIN_VALIDITY_SECONDS;
+        is_own(fleet, &certificate, key)
+            && certificate.expires() > until
+            && verify_certificate(fleet, &certificate).is_ok()
+    })
+}
+
+/// Asks hosts with the agent, one after the other, until one signs.
+async fn ask_for_certificate(
+    fleet: &FleetConnection,
+    public_key: &str,
+) -> Result<(Identity, String), SshCertificateError> {
+    let hosts = find_hosts(fleet).await?;
+    let mut last_error = SshCertificateError::NoSigner;
+    for node in hosts.into_iter().take(MAX_ASKED_HOSTS) {
+        match ask_host(fleet, &node, public_key).await {
+            Ok(certificate) => return Ok((node, certificate)),
+            Err(error) => last_error = error,
         }
-        let identity = SshIdentity {
-            key: directory.join("id_ed25519"),
-            certificate: directory.join("id_ed25519-cert.pub"),
+    }
+    Err(last_error)
+}
+
+async fn find_hosts(fleet: &FleetConnection) -> Result<BTreeSet<Identity>, SshCertificateError> {
+    let filter = NodeFilter::default().with_agent(SshCaAgent::NAME)?;
+    let target = TargetSelection::from_filter(filter, None);
+    let target = target.with_source(DiscoverySource::Automatic);
+    let found = fleet.locate(&target, &()).await?.nodes;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    // A new host is not yet registered.
+    let target = target.with_source(DiscoverySource::Broadcast);
+    Ok(fleet.locate(&target, &()).await?.nodes)
+}
+
+async fn ask_host(
+    fleet: &FleetConnection,
+    node: &Identity,
+    public_key: &str,
+) -> Result<String, SshCertificateError> {
+    let input = SshSignInput { public_key: public_key.to_owned(), lifetime: None };
+    let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+    let call = RpcCall::of_action::<SshSign>(&input, target).map_err(ClientError::from)?;
+    let (timeout, wait) = (Some(SIGN_TIMEOUT), SIGN_TIMEOUT + fleet.listen);
+    let mut events = fleet.client.call(RpcCall { timeout, wait, ..call });
+    let node = node.clone();
+    while let Some(event) = events.next().await {
+        let received = match event {
+            CallEvent::Reply(received) => received,
+            CallEvent::Failed(error) => return Err(error.into()),
+            _ => continue,
         };
-        let key = load_or_create_key(&identity.key, self.client.identity())?;
-        if self.has_valid_certificate(&identity.certificate, &key) {
-            return Ok(identity);
+        if received.is_ok() {
+            let output = received.read_outputs::<SshSign>();
+            let output = output.map_err(|source| SshCertificateError::Reply { node, source })?;
+            return Ok(output.certificate);
         }
-        let public_key = key
-            .public_text()
-            .map_err(|source| SshCertificateError::Key { path: identity.key.clone(), source })?;
-        let (node, text) = self.ask_for_certificate(&public_key).await?;
-        let certificate = UserCertificate::parse_line(&text)
-            .and_then(|certificate| self.verify_certificate(&certificate).map(|()| certificate))
-            .map_err(|source| SshCertificateError::Unusable { node: node.clone(), source })?;
-        if !self.is_own(&certificate, &key) {
-            return Err(SshCertificateError::Foreign(node));
-        }
-        replace_cache_file(&identity.certificate, format!("{text}\n").as_bytes())?;
-        Ok(identity)
-    }
-
-    fn verify_certificate(&self, certificate: &UserCertificate) -> Result<(), CertificateError> {
-        certificate.verify(self.client.trust().ssh_authorities(), unix_millis_now() / 1000)
-    }
-
-    fn is_own(&self, certificate: &UserCertificate, key: &SshUserKey) -> bool {
-        let key_id = certificate.key_id();
-        key_id.caller == *self.client.identity()
-            && key_id.key == self.client.key()
-            && certificate.is_for(&key.subject())
-    }
-
-    fn has_valid_certificate(&self, path: &Path, key: &SshUserKey) -> bool {
-        let Some(bytes) = read_cache_file(path, MAX_CERTIFICATE_BYTES) else { return false };
-        let certificate = UserCertificate::parse_line(&String::from_utf8_lossy(&bytes));
-        certificate.is_ok_and(|certificate| {
-            let until = unix_millis_now() / 1000 + MIN_VALIDITY_SECONDS;
-            self.is_own(&certificate, key)
-                && certificate.expires() > until
-                && self.verify_certificate(&certificate).is_ok()
-        })
-    }
-
-    /// Asks hosts with the agent, one after the other, until one signs.
-    async fn ask_for_certificate(
-        &self,
-        public_key: &str,
-    ) -> Result<(Identity, String), SshCertificateError> {
-        let hosts = self.find_hosts().await?;
-        let mut last_error = SshCertificateError::NoSigner;
-        for node in hosts.into_iter().take(MAX_ASKED_HOSTS) {
-            match self.ask_host(&node, public_key).await {
-                Ok(certificate) => return Ok((node, certificate)),
-                Err(error) => last_error = error,
-            }
-        }
-        Err(last_error)
-    }
-
-    async fn find_hosts(&self) -> Result<BTreeSet<Identity>, SshCertificateError> {
-        let filter = NodeFilter::default().with_agent(SshCaAgent::NAME)?;
-        let target = TargetSelection::from_filter(filter, None);
-        let target = target.with_source(DiscoverySource::Automatic);
-        let found = self.locate(&target, &()).await?.nodes;
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        // A new host is not yet registered.
-        let target = target.with_source(DiscoverySource::Broadcast);
-        Ok(self.locate(&target, &()).await?.nodes)
-    }
-
-    async fn ask_host(
-        &self,
-        node: &Identity,
-        public_key: &str,
-    ) -> Result<String, SshCertificateError> {
-        let input = SshSignInput { public_key: public_key.to_owned(), lifetime: None };
-        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let call = RpcCall::of_action::<SshSign>(&input, target).map_err(ClientError::from)?;
-        let mut events = self.client.call(RpcCall {
-            timeout: Some(SIGN_TIMEOUT),
-            wait: SIGN_TIMEOUT + self.listen,
-            ..call
+        let message = received.reply.statusmsg;
+        return Err(match received.reply.reason {
+            Some(ReplyReason::Denied { .. }) => SshCertificateError::Denied { node, message },
+            _ => SshCertificateError::Failed { node, message },
         });
-        while let Some(event) = events.next().await {
-            let received = match event {
-                CallEvent::Reply(received) => received,
-                CallEvent::Failed(error) => return Err(error.into()),
-                _ => continue,
-            };
-            if received.is_ok() {
-                let output = received
-                    .read_outputs::<SshSign>()
-                    .map_err(|source| SshCertificateError::Reply { node: node.clone(), source })?;
-                return Ok(output.certificate);
-            }
-            let (node, message) = (node.clone(), received.reply.statusmsg);
-            return Err(match received.reply.reason {
-                Some(ReplyReason::Denied { .. }) => SshCertificateError::Denied { node, message },
-                _ => SshCertificateError::Failed { node, message },
-            });
-        }
-        Err(SshCertificateError::Silent(node.clone()))
     }
+    Err(SshCertificateError::Silent(node))
 }
 
 /// The key in this file. Another process may create it at the same time; both then use the same one.

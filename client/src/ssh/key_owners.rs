@@ -9,6 +9,7 @@ use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 
 use super::{SshHostKey, SshNode};
+use crate::directory::list_values;
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 
@@ -53,27 +54,25 @@ impl HostKeyOwners {
     }
 }
 
-impl FleetConnection {
-    /// Asks the directory which nodes of the fleet publish the host keys of these nodes.
-    pub async fn read_host_key_owners(
-        &self,
-        nodes: &[SshNode],
-    ) -> Result<HostKeyOwners, FleetRequestError> {
-        let condition = match nodes {
-            _ if nodes.iter().all(|node| node.host_keys.is_empty()) => {
-                return Ok(HostKeyOwners::default());
-            }
-            [node] => {
-                let keys = node.host_keys.iter().map(SshHostKey::as_str);
-                json!({ "$in": keys.collect::<Vec<_>>() })
-            }
-            // One list of all is less than a question for each.
-            _ => json!({ "$exists": true }),
-        };
-        let query = json!({ HOST_KEYS_PATH: condition }).to_string();
-        let filter = NodeFilter::default().with_query(&query).map_err(DirectoryError::Filter)?;
-        Ok(HostKeyOwners::from_rows(&self.list_values(&filter, HOST_KEYS_PATH).await?))
-    }
+/// Asks the directory which nodes of the fleet publish the host keys of these nodes.
+pub async fn read_host_key_owners(
+    fleet: &FleetConnection,
+    nodes: &[SshNode],
+) -> Result<HostKeyOwners, FleetRequestError> {
+    let condition = match nodes {
+        _ if nodes.iter().all(|node| node.host_keys.is_empty()) => {
+            return Ok(HostKeyOwners::default());
+        }
+        [node] => {
+            let keys = node.host_keys.iter().map(SshHostKey::as_str);
+            json!({ "$in": keys.collect::<Vec<_>>() })
+        }
+        // One list of all is less than a question for each.
+        _ => json!({ "$exists": true }),
+    };
+    let query = json!({ HOST_KEYS_PATH: condition }).to_string();
+    let filter = NodeFilter::default().with_query(&query).map_err(DirectoryError::Filter)?;
+    Ok(HostKeyOwners::from_rows(&list_values(fleet, &filter, HOST_KEYS_PATH).await?))
 }
 
 #[cfg(test)]

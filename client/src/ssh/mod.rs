@@ -16,14 +16,15 @@ use muster_calls::DirectoryError;
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
 
+use crate::directory::read_content;
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 
 pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments};
-pub use certificate::{SshCertificateError, SshIdentity};
+pub use certificate::{SshCertificateError, SshIdentity, prepare_ssh_identity};
 pub use host::{SshAddress, SshAddressError};
 pub use host_keys::{SshHostKey, SshHostKeyError};
-pub use key_owners::{HostKeyOwners, SharedHostKeyError};
+pub use key_owners::{HostKeyOwners, SharedHostKeyError, read_host_key_owners};
 pub use proxy::{SshProxy, SshProxyOptions};
 
 /// Why it is not known how OpenSSH reaches a node.
@@ -105,28 +106,26 @@ pub struct SshOptions<'a> {
     pub without_keys: bool,
 }
 
-impl FleetConnection {
-    /// Reads what OpenSSH needs from the node's signed record in the directory. Where no directory answers, and without an address fact, a node is
-    /// reached by its name, and has no keys.
-    pub async fn read_ssh_node(
-        &self,
-        node: &Identity,
-        options: SshOptions<'_>,
-    ) -> Result<SshNode, SshNodeError> {
-        if options.without_keys && options.address_fact.is_none() {
+/// Reads what OpenSSH needs from the node's signed record in the directory. Where no directory answers, and without an address fact, a node is
+/// reached by its name, and has no keys.
+pub async fn read_ssh_node(
+    fleet: &FleetConnection,
+    node: &Identity,
+    options: SshOptions<'_>,
+) -> Result<SshNode, SshNodeError> {
+    if options.without_keys && options.address_fact.is_none() {
+        return Ok(SshNode::named(node));
+    }
+    let content = match read_content(fleet, node).await {
+        Err(FleetRequestError::Directory(DirectoryError::Invalid(_))) => {
+            return Err(SshNodeError::Unknown(node.clone()));
+        }
+        Err(FleetRequestError::Directory(_)) if options.address_fact.is_none() => {
             return Ok(SshNode::named(node));
         }
-        let content = match self.read_content(node).await {
-            Err(FleetRequestError::Directory(DirectoryError::Invalid(_))) => {
-                return Err(SshNodeError::Unknown(node.clone()));
-            }
-            Err(FleetRequestError::Directory(_)) if options.address_fact.is_none() => {
-                return Ok(SshNode::named(node));
-            }
-            content => content?,
-        };
-        SshNode::from_content(node, &content, options)
-    }
+        content => content?,
+    };
+    SshNode::from_content(node, &content, options)
 }
 
 impl SshNode {

@@ -54,15 +54,13 @@ impl Drop for OpenPlace {
     }
 }
 
-impl FleetConnection {
-    /// A dialer for this port of this node.
-    pub fn tunnel_dialer(&self, node: Identity, port: u16) -> TunnelDialer {
-        let (client, listen) = (self.client.clone(), self.listen);
-        TunnelDialer { client, node, port, listen, open: Arc::default() }
-    }
-}
-
 impl TunnelDialer {
+    /// A dialer for this port of this node.
+    pub fn new(fleet: &FleetConnection, node: Identity, port: u16) -> Self {
+        let (client, listen) = (fleet.client.clone(), fleet.listen);
+        Self { client, node, port, listen, open: Arc::default() }
+    }
+
     /// The node.
     pub fn node(&self) -> &Identity {
         &self.node
@@ -100,31 +98,25 @@ impl TunnelDialer {
     ) -> Result<TunnelOpenOutput, TunnelError> {
         let target = CallTarget::Nodes(BTreeSet::from([self.node.clone()]));
         let call = RpcCall::of_action::<TunnelOpen>(input, target).map_err(ClientError::from)?;
-        let mut events = self.client.call(RpcCall {
-            timeout: Some(OPEN_TIMEOUT),
-            wait: OPEN_TIMEOUT + self.listen,
-            ..call
-        });
+        let (timeout, wait) = (Some(OPEN_TIMEOUT), OPEN_TIMEOUT + self.listen);
+        let mut events = self.client.call(RpcCall { timeout, wait, ..call });
+        let node = self.node.clone();
         while let Some(event) = events.next().await {
-            match event {
+            return match event {
                 CallEvent::Reply(received) if received.is_ok() => {
                     let output = received.read_outputs::<TunnelOpen>();
-                    let node = self.node.clone();
-                    return output.map_err(|source| TunnelError::Reply { node, source });
+                    output.map_err(|source| TunnelError::Reply { node, source })
                 }
                 CallEvent::Reply(received) => {
-                    return Err(TunnelError::Refused {
-                        node: self.node.clone(),
-                        port: self.port,
-                        message: received.reply.statusmsg,
-                    });
+                    let (port, message) = (self.port, received.reply.statusmsg);
+                    Err(TunnelError::Refused { node, port, message })
                 }
-                CallEvent::Absent(node) => return Err(TunnelError::Absent(node)),
-                CallEvent::Failed(error) => return Err(error.into()),
-                _ => {}
-            }
+                CallEvent::Absent(node) => Err(TunnelError::Absent(node)),
+                CallEvent::Failed(error) => Err(error.into()),
+                _ => continue,
+            };
         }
-        Err(TunnelError::Silent(self.node.clone()))
+        Err(TunnelError::Silent(node))
     }
 }
 

@@ -6,7 +6,7 @@ use muster_base::{count_text, error_chain, format_millis};
 use muster_calls::ReceivedReply;
 use muster_client::{
     AgentSchemas, FleetConnection, FleetRequestError, RollCall, RpcSettings, TargetSelection,
-    roll_call,
+    roll_call, survey_stores,
 };
 use muster_contract::rpcutil::{RpcutilDiagnose, RpcutilDiagnoseOutput};
 use muster_ddl::AgentDdl;
@@ -33,7 +33,7 @@ pub async fn check_fleet(
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
         let call = roll_call::<RpcutilDiagnose>(&fleet, &target.filter);
-        let (survey, call) = tokio::join!(fleet.survey_stores(), call);
+        let (survey, call) = tokio::join!(survey_stores(&fleet), call);
         Ok::<_, FleetRequestError>((stores_section(&survey), call?, schemas))
     };
     let (stores, finding) = match roll_call.await {

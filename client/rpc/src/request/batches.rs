@@ -78,7 +78,7 @@ impl InventoryQuery {
         let Self { fleet, schemas, found } = self;
         let gaps = found.request_stats().gaps;
         let Located { nodes, filter, .. } = found;
-        let plan = plan_action::<RpcutilInventory>(\&schemas, \&[])?;
+        let plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
         let mut total = RequestStats { discovered: nodes.len(), gaps, ..RequestStats::default() };
         let progress = ProgressReporter::new(cx.printer, true);
         progress.observe(RequestEvent::CallsStarted(nodes.len()));

@@ -324,7 +324,7 @@ fn answer_destination(
         return Ok(Some(ReplyDelivery::Unwanted));
     }
     let mailbox = args.flags.reply_to.as_deref();
-    let address = mailbox.map(|name| fleet.mailbox_address(name)).transpose()?;
+    let address = mailbox.map(|name| fleet.client.mailbox_address(name)).transpose()?;
     Ok(address.map(ReplyDelivery::Elsewhere))
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use muster_base::{error_chain, unix_millis_now};
 use muster_client::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, FleetConnection,
-    PassiveResult,
+    PassiveResult, run_check,
 };
 use muster_contract::nrpe::{CheckState, NrpeAgent, NrpeRunCommand};
 use muster_ddl::AgentContract as _;
@@ -108,7 +108,7 @@ async fn find_outcome(args: &CheckArgs, cx: CommandContext<'_>) -> Result<(Check
     let ask = async || -> Result<CheckOutcome> {
         let fleet = FleetConnection::connect(&settings, &target).await?;
         let progress = ProgressReporter::new(cx.printer, !args.json.json && args.json.jq.is_none());
-        Ok(CheckOutcome::Report(fleet.run_check(check, &progress).await?))
+        Ok(CheckOutcome::Report(run_check(&fleet, check, &progress).await?))
     };
     let Some(max_age) = args.cache else { return Ok((ask().await?, false)) };
     let cache = CheckCache::for_check(&settings, &check)?;

@@ -13,7 +13,7 @@ use muster_base::{error_chain, unix_millis_now};
 use muster_client::{
     DeliveryReport, EventSelection, EventStart, FleetCheckList, FleetConnection, PassiveQueue,
     PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, TargetSelection,
-    describe_refused,
+    describe_refused, follow_events,
 };
 use muster_contract::nrpe::{
     CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
@@ -81,7 +81,7 @@ pub async fn follow_checks(args: &CheckListArgs, cx: CommandContext<'_>) -> Comm
         arrival.notify_one();
         Ok(())
     };
-    let follow = fleet.follow_events::<Error>(&selection, request_states, async |event| {
+    let follow = follow_events::<Error>(&fleet, &selection, request_states, async |event| {
         if let Some(result) = event_result(event) {
             queue.borrow_mut().push(result);
             arrival.notify_one();

@@ -5,11 +5,8 @@ pub mod follow;
 pub mod output;
 
 use muster_base::unix_millis_now;
-use muster_client::{FleetCheckList, FleetConnection, TargetSelection};
-use muster_contract::nrpe::{
-    NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger,
-    NrpeUnacknowledge,
-};
+use muster_client::{FleetCheckList, FleetConnection, TargetSelection, list_recorded_checks};
+use muster_contract::nrpe::{NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger, NrpeUnacknowledge};
 use muster_ddl::{Action as _, AgentContract as _};
 
 use crate::commands::checks::args::{
@@ -75,7 +72,7 @@ pub async fn find_checks(
     cx: CommandContext<'_>,
 ) -> Result<(FleetCheckList, &'static str)> {
     if !args.live {
-        match fleet.list_recorded_checks(target, false).await {
+        match list_recorded_checks(fleet, target, false).await {
             Ok(list) => return Ok((list, "directory")),
             Err(error) if error.is_directory_away() => {
                 cx.printer.print_detail(format_args!("{error}; asking the nodes"));

@@ -17,7 +17,7 @@ use clap::Command;
 use muster_client::jobs::{JobHeader, JobStore};
 use muster_client::{
     AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, FleetConnection, RpcSettings,
-    TargetSelection,
+    TargetSelection, find_registered_prefix,
 };
 use muster_display::node_count_text;
 use tokio::time::timeout;
@@ -88,7 +88,7 @@ async fn registered_names(settings: &RpcSettings, prefix: &str) -> BTreeSet<Stri
     let find = async {
         let target = TargetSelection::default();
         let fleet = FleetConnection::connect(settings, &target).await.ok()?;
-        fleet.find_registered_prefix(prefix, MAX_OFFERED_NODES).await.ok()
+        find_registered_prefix(&fleet, prefix, MAX_OFFERED_NODES).await.ok()
     };
     timeout(DIRECTORY_PATIENCE, find).await.ok().flatten().unwrap_or_default()
 }

@@ -6,7 +6,8 @@ pub mod output;
 use std::path::Path;
 
 use muster_client::{
-    DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
+    BatchPace, DeployChange, DeployDirectory, DeployDirectoryError, DeployRequest,
+    NodeDeployResult, NodeResults, deploy_config,
 };
 use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
 use muster_ddl::{Action as _, AgentContract as _};
@@ -118,22 +119,23 @@ async fn change_nodes(
         RolloutPreview { request: (ConfigAgent::NAME, &name), nodes: &found.nodes, limits, pause };
     let conditions = (is_noop, found.nodes.len(), args.yes);
     cx.confirm_request(&settings, conditions, || preview.render_text()).await?;
-    let request = DeployRequest { change, confirm: args.confirm(), limits, pause };
-    let report = fleet.deploy_config(&request, found, &progress).await?;
+    let pace = BatchPace { limits, pause };
+    let request = DeployRequest { change, confirm: args.confirm(), pace };
+    let report = deploy_config(&fleet, &request, found, &progress).await?;
     let view = DeployView { report: &report, confirm: args.confirm() };
     if let Some(form) = &json {
         cx.print_json(&view.document(), form)?;
-    } else if report.nodes.is_empty() {
+    } else if report.results.nodes.is_empty() {
         cx.report_no_nodes(&target);
     } else {
         cx.printer.print_text(view.render_nodes())?;
         cx.printer.print_message(view.render_totals());
-        print_next_steps(&report, cx);
+        print_next_steps(&report.results, cx);
     }
-    Ok(CommandExitCode::from(report.outcome()))
+    Ok(CommandExitCode::from(report.results.outcome()))
 }
 
-fn print_next_steps(report: &DeployReport, cx: CommandContext<'_>) {
+fn print_next_steps(report: &NodeResults<NodeDeployResult>, cx: CommandContext<'_>) {
     let has = |name: &str| report.nodes.values().any(|result| result.outcome.as_str() == name);
     if has("unconfirmed") || has("no_reply") {
         cx.printer.print_hint("run `rpc config status` to see which files these nodes have");

@@ -60,7 +60,7 @@ impl<'a> DeployView<'a> {
     /// Renders a line for each node.
     pub fn render_nodes(&self) -> String {
         let mut page = TextPage::default();
-        for (node, result) in &self.report.nodes {
+        for (node, result) in &self.report.results.nodes {
             let text = self.describe(result);
             if result.outcome.is_ok() {
                 page.push_line(format_args!("{HINT}{node}:{HINT:#} {text}"));
@@ -98,14 +98,14 @@ impl<'a> DeployView<'a> {
             .iter()
             .map(|(name, count)| format!("{count} {}", name.replace('_', " ")))
             .collect();
-        let nodes = node_count_text(self.report.nodes.len());
-        let time = format_duration(self.report.took);
+        let nodes = node_count_text(self.report.results.nodes.len());
+        let time = format_duration(self.report.results.took);
         format!("{nodes} in {time}: {}", texts.join(", "))
     }
 
     fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
-        for result in self.report.nodes.values() {
+        for result in self.report.results.nodes.values() {
             *counts.entry(result.outcome.as_str()).or_default() += 1;
         }
         counts
@@ -123,10 +123,10 @@ impl<'a> DeployView<'a> {
         DeployDocument {
             schema: "muster.config.deploy.v1",
             deployment: &self.report.deployment,
-            results: self.report.nodes.iter().map(document).collect(),
+            results: self.report.results.nodes.iter().map(document).collect(),
             counts: self.counts(),
-            took_ms: duration_millis(self.report.took),
-            stopped: self.report.stop.map(|stop| stop.to_string()),
+            took_ms: duration_millis(self.report.results.took),
+            stopped: self.report.results.stop.map(|stop| stop.to_string()),
         }
     }
 }
@@ -209,7 +209,7 @@ fn describe_note(status: &ConfigStatusOutput) -> String {
 mod tests {
     use std::time::Duration;
 
-    use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult};
+    use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeResults};
     use muster_contract::config::{ConfigDeployOutput, ConfigStatusOutput, DeployedChange};
 
     use super::{DeployView, NodeConfigState, render_states};
@@ -243,9 +243,11 @@ mod tests {
         });
         let report = DeployReport {
             deployment: "d1".to_owned(),
-            nodes: nodes.collect(),
-            stop: None,
-            took: Duration::from_millis(1234),
+            results: NodeResults {
+                nodes: nodes.collect(),
+                stop: None,
+                took: Duration::from_millis(1234),
+            },
         };
         let view = DeployView { report: &report, confirm: Duration::from_mins(1) };
         let text = plain(&(view.render_nodes() + &view.render_totals()));

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
 use muster_client::{
-    CopyReport, FetchDestination, FetchRequest, FleetConnection, LocalFile, LocalFileError,
-    Located, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
+    BatchPace, CopyReport, FetchDestination, FetchRequest, FleetConnection, LocalFile,
+    LocalFileError, Located, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings,
+    TargetSelection, fetch_file, push_file,
 };
 use muster_contract::filecopy::FilecopyAgent;
 use muster_ddl::AgentContract as _;
@@ -159,7 +160,7 @@ impl<'a> PreparedCopy<'a> {
 
     async fn push(self, file: &LocalFile, path: &str) -> CommandResult {
         let (fleet, found) = self.find_nodes().await?;
-        let PaceLimits { limits, pause } = self.pace_limits();
+        let (limits, pause) = (self.args.pace.batches.limits(), self.args.pace.pause());
         let what = format!("{} to {path}", file.path.display());
         let preview =
             RolloutPreview { request: ("copy", &what), nodes: &found.nodes, limits, pause };
@@ -171,11 +172,10 @@ impl<'a> PreparedCopy<'a> {
             mode: self.args.mode.as_deref(),
             owner: self.args.owner.as_deref(),
             group: self.args.group.as_deref(),
-            limits,
-            pause,
+            pace: BatchPace { limits, pause },
         };
         let progress = self.progress_reporter();
-        let report = fleet.push_file(&request, found, &progress).await?;
+        let report = push_file(&fleet, &request, found, &progress).await?;
         let local = file.path.display().to_string();
         self.print(&report, CopyDirection::ToNodes, (&local, path))
     }
@@ -195,7 +195,7 @@ impl<'a> PreparedCopy<'a> {
         }
         let progress = self.progress_reporter();
         let request = FetchRequest { path, destination };
-        let report = fleet.fetch_file(request, found, &progress).await?;
+        let report = fetch_file(&fleet, request, found, &progress).await?;
         let local = match destination {
             FetchDestination::File(path) | FetchDestination::Directory(path) => path,
         };
@@ -210,11 +210,6 @@ impl<'a> PreparedCopy<'a> {
     fn progress_reporter(&self) -> ProgressReporter<'a> {
         let is_shown = self.json.is_none() && !self.args.no_progress;
         ProgressReporter::new(self.cx.printer, is_shown)
-    }
-
-    fn pace_limits(&self) -> PaceLimits {
-        let pace = &self.args.pace;
-        PaceLimits { limits: pace.batches.limits(), pause: pace.pause() }
     }
 
     fn print(
@@ -250,10 +245,4 @@ impl<'a> PreparedCopy<'a> {
         }
         Ok(code)
     }
-}
-
-/// Batches of a copy, and the pause between them.
-struct PaceLimits {
-    limits: RolloutLimits,
-    pause: std::time::Duration,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_client::{
     AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located,
-    NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection,
+    NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection, list_registered,
 };
 use muster_contract::service::{ServiceAgent, ServiceStart};
 use muster_ddl::{Action as _, AgentContract as _};
@@ -90,7 +90,7 @@ pub async fn await_directory(directory: &Path, nodes: usize) -> Result<bool, Dem
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let deadline = Instant::now() + DIRECTORY_TIMEOUT;
     while Instant::now() < deadline {
-        let listed = fleet.list_registered(&target, NodeListOptions::default()).await;
+        let listed = list_registered(&fleet, &target, NodeListOptions::default()).await;
         let present =
             listed.map(|list| list.nodes.iter().filter(|node| node.state == "present").count());
         if present.is_ok_and(|present| present == nodes) {

@@ -3,7 +3,7 @@
 pub mod args;
 pub mod output;
 
-use muster_client::{EventSelection, EventStart, FleetConnection, TargetSelection};
+use muster_client::{EventSelection, EventStart, FleetConnection, TargetSelection, follow_events};
 use muster_display::json;
 use muster_wire::identity::Identity;
 
@@ -34,7 +34,7 @@ pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
         }
         Ok(())
     };
-    let events = fleet.follow_events::<Error>(&selection, print_start, async |event| {
+    let events = follow_events::<Error>(&fleet, &selection, print_start, async |event| {
         if args.jsonl {
             let line =
                 json::to_safe_line(&EventLine::new(event)).map_err(ResultWriteError::from)?;

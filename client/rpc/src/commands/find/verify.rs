@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{DiscoveryDifferences, FleetConnection, TargetSelection};
+use muster_client::{DiscoveryDifferences, FleetConnection, TargetSelection, ask_both};
 use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub async fn run(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let fleet = FleetConnection::connect(&cx.load_settings()?, target).await?;
-    let answers = fleet.ask_both(target, &MessagePrinter(cx.printer)).await?;
+    let answers = ask_both(&fleet, target, &MessagePrinter(cx.printer)).await?;
     let differences = answers.differences();
     let is_equal = differences.is_empty();
     let nodes = answers.matching.len();

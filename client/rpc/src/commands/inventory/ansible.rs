@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_client::{
     AnsibleHostError, AnsibleOptions, FleetConnection, TargetSelection, ansible_host,
-    build_ansible_inventory,
+    build_ansible_inventory, list_documents, show_registered,
 };
 use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
 use muster_display::count_text;
@@ -50,7 +50,7 @@ async fn print_list(
     fleet: &FleetConnection,
     cx: CommandContext<'_>,
 ) -> Result<()> {
-    let list = fleet.list_documents(target).await?;
+    let list = list_documents(fleet, target).await?;
     let options = AnsibleOptions { group_by: &args.group_by, variables: &args.var };
     let inventory = build_ansible_inventory(&list.nodes, options);
     for (group, sources) in &inventory.merged {
@@ -78,7 +78,7 @@ async fn print_host(
     fleet: &FleetConnection,
     cx: CommandContext<'_>,
 ) -> Result<()> {
-    let shown = fleet.show_registered(node.as_str(), false).await?;
+    let shown = show_registered(fleet, node.as_str(), false).await?;
     let document = DirectoryNodeDocument { classes: shown.classes, facts: shown.facts };
     let row = DirectoryNodeRow { document: Some(document), ..shown.node };
     let host = ansible_host(&row, &args.var)

@@ -4,6 +4,7 @@ pub mod args;
 
 use muster_client::{
     FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection,
+    listen_for_replies,
 };
 
 use crate::commands::listen::args::ListenArgs;
@@ -12,10 +13,10 @@ use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 
 pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> CommandResult {
-    run_with_form(&args.output, cx, async |form| listen_for_replies(&args, form, cx).await).await
+    run_with_form(&args.output, cx, async |form| print_replies(&args, form, cx).await).await
 }
 
-async fn listen_for_replies(
+async fn print_replies(
     args: &ListenArgs,
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
@@ -42,7 +43,7 @@ async fn listen_for_replies(
     let print_ready = |subject: &str| {
         cx.printer.print_message(format_args!("Listening on {subject}"));
     };
-    let replies = fleet.listen_for_replies(request, print_ready, |update| match update {
+    let replies = listen_for_replies(&fleet, request, print_ready, |update| match update {
         FleetRequestUpdate::Progress(_) if !shows_progress => Ok(()),
         update => output.print_news(update),
     });

@@ -12,6 +12,8 @@ use std::time::Duration;
 use muster_calls::DirectoryError;
 use muster_client::{
     FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
+    count_registered, forget_registered, is_record_authentic, list_registered, read_history,
+    show_registered, watch_registered,
 };
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
 use muster_display::node_count_text;
@@ -76,7 +78,7 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     let options =
         NodeListOptions { fields: &fields, with_stale: args.stale, with_documents: false };
     if let Some(fact) = &args.facets {
-        let output = fleet.count_registered(&target, fact, args.stale).await?;
+        let output = count_registered(&fleet, &target, fact, args.stale).await?;
         let has_values = output.distinct > 0;
         let schema = "muster.registered-facets.v1";
         let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
@@ -96,7 +98,7 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     if args.watch {
         return watch_nodes(&fleet, &target, &args.fields, cx).await;
     }
-    let mut list = fleet.list_registered(&target, options).await?;
+    let mut list = list_registered(&fleet, &target, options).await?;
     if args.missing {
         list.nodes.retain(|node| node.state == "missing");
     }
@@ -148,7 +150,7 @@ async fn forget_nodes(
 ) -> CommandResult {
     let mut has_failed = false;
     for node in nodes {
-        match fleet.forget_registered(node).await {
+        match forget_registered(fleet, node).await {
             Ok(_) => cx.printer.print_line(format_args!("forgot {node}"))?,
             // The reason has the node's name.
             Err(FleetRequestError::Directory(
@@ -169,14 +171,14 @@ pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResu
     let target = TargetSelection::default();
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     if args.history || args.diff.is_some() {
-        let history = fleet.read_history(&args.node).await?;
+        let history = read_history(&fleet, &args.node).await?;
         return node_history::show_history(&args, &history, json.as_ref(), cx);
     }
-    let shown = fleet.show_registered(args.node.as_str(), args.verify).await;
+    let shown = show_registered(&fleet, args.node.as_str(), args.verify).await;
     let mut output = shown.inspect_err(|_| cx.suggest_nodes([&args.node]))?;
     let verified = match output.record.take() {
         Some(record) if args.verify => {
-            Some(fleet.is_record_authentic(&args.node, &record, &output))
+            Some(is_record_authentic(&fleet, &args.node, &record, &output))
         }
         _ if args.verify => Some(false),
         _ => None,
@@ -198,7 +200,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
     let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
     let list = async {
         let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
-        Ok::<_, Error>(fleet.list_registered(&target, options).await?)
+        Ok::<_, Error>(list_registered(&fleet, &target, options).await?)
     };
     match list.await {
         Ok(list) if !list.freshness.ready => {
@@ -237,7 +239,7 @@ async fn watch_nodes(
     fields: &[String],
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let mut watch = fleet.watch_registered(target, fields)?;
+    let mut watch = watch_registered(fleet, target, fields)?;
     let mut shown = ShownNodes::default();
     let (mut is_started, mut is_away) = (false, false);
     loop {

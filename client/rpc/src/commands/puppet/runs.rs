@@ -9,7 +9,8 @@ use muster_calls::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_client::jobs::{JobEntry, JobJournal, JobStore};
 use muster_client::{
     AgentSchemas, EndedRun, FleetConnection, FleetRequest, JobRecorder, Located, NodeReply,
-    PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, wait_for_ctrl_c,
+    PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, run_puppet_rollout,
+    wait_for_ctrl_c,
 };
 use muster_contract::puppet::{
     LastRunSummaryOutput, PuppetAgent, PuppetLastRunSummary, PuppetRunOnce, PuppetStatus,
@@ -246,7 +247,7 @@ async fn execute_rollout(
 ) -> Result<PuppetRunsReport> {
     let messages = MessagePrinter(output.cx.printer);
     let mut recorder = JobRecorder::new(journal, &messages);
-    let rollout = fleet.run_puppet_rollout(spec, plan.action, (runs, &mut recorder), |notice| {
+    let rollout = run_puppet_rollout(fleet, spec, plan.action, (runs, &mut recorder), |notice| {
         output.print_news(notice)
     });
     let runs = rollout.await?;
@@ -255,8 +256,8 @@ async fn execute_rollout(
 }
 
 impl PuppetSession<'_> {
-    async fn query<A: Action>(\&self, found: Located) -> Result<RequestReport> {
-        let plan = plan_action::<A>(self.schemas, \&[])?;
+    async fn query<A: Action>(&self, found: Located) -> Result<RequestReport> {
+        let plan = plan_action::<A>(self.schemas, &[])?;
         ask_nodes(self.fleet, &plan, found, self.progress).await
     }
 

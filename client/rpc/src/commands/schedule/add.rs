@@ -65,7 +65,7 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     let signed = (&args.name, &schedule.spec);
     let grant = sign_schedule(signed, fleet.collective(), expires_at, &settings)?;
     let input = ScheduleAddInput { grant, replace: args.replace.then_some(true) };
-    let added = fleet.call_scheduler::<ScheduleAdd>(&input).await?;
+    let added = fleet.client.call_scheduler::<ScheduleAdd>(&input).await?;
     let document = ScheduleDocument { schema: "muster.schedule.added.v1", output: &added };
     cx.print_result(json.as_ref(), &document, || render_added_schedule(&added, expires_at))?;
     if added.nodes == Some(0) {

@@ -144,7 +144,7 @@ async fn query<A: Action<Agent = ScheduleAgent>>(
 ) -> CommandResult {
     let json = form::parse_json_form(json)?;
     let fleet = connect(None, cx).await?;
-    let output = fleet.call_scheduler::<A>(input).await?;
+    let output = fleet.client.call_scheduler::<A>(input).await?;
     let document = ScheduleDocument { schema, output: &output };
     cx.print_result(json.as_ref(), &document, || render(&output))?;
     Ok(CommandExitCode::Passed)
@@ -156,7 +156,7 @@ where
     A: Action<Agent = ScheduleAgent, Output = ScheduleChangeOutput>,
 {
     let fleet = connect(None, cx).await?;
-    let output = fleet.call_scheduler::<A>(input).await?;
+    let output = fleet.client.call_scheduler::<A>(input).await?;
     let text = output.text;
     cx.printer.print_line(format_args!("{GOOD}{text}{GOOD:#}"))?;
     Ok(CommandExitCode::Passed)

@@ -104,7 +104,7 @@ async fn fetch_named(
 ) -> Result<KnownSchedule> {
     let fleet = connect(collective.clone(), cx).await?;
     let input = ScheduleShowInput { name: name.to_owned(), load: None, seats: Some(true) };
-    let shown = fleet.call_scheduler::<ScheduleShow>(&input).await?;
+    let shown = fleet.client.call_scheduler::<ScheduleShow>(&input).await?;
     let spec = read_spec(&shown.spec)?;
     let schedule = spec.compile()?;
     let target = TargetSelection::from_filter(spec.filter, collective);

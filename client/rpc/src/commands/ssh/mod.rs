@@ -15,7 +15,8 @@ use muster_base::error_chain;
 use muster_calls::RolloutLimits;
 use muster_client::{
     FleetConnection, SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram,
-    SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments, replace_cache_file,
+    SshProxy, SshProxyOptions, SshTarget, config_text, prepare_ssh_identity, program_arguments,
+    read_host_key_owners, read_ssh_node, replace_cache_file,
 };
 use muster_display::shell_word;
 use muster_files::files::FileAccessError;
@@ -138,7 +139,7 @@ impl<'a> SshSession<'a> {
         let wants_certificate = !args.own_keys && (args.certificate || settings.ssh_certificates);
         let identity = if wants_certificate && !found.nodes.is_empty() {
             let caches = caches.ok_or(SshCommandError::NoCache)?;
-            Some(fleet.prepare_ssh_identity(&caches.join("ssh-identity")).await?)
+            Some(prepare_ssh_identity(&fleet, &caches.join("ssh-identity")).await?)
         } else {
             None
         };
@@ -208,7 +209,7 @@ impl<'a> SshSession<'a> {
             without_keys: self.args.own_host_keys,
         };
         let mut read = ReadNodes::default();
-        let reads = stream::iter(nodes).map(|node| self.fleet.read_ssh_node(node, options));
+        let reads = stream::iter(nodes).map(|node| read_ssh_node(&self.fleet, node, options));
         let mut reads = reads.buffered(CONCURRENT_READS);
         while let Some(found) = reads.next().await {
             match found {
@@ -221,7 +222,7 @@ impl<'a> SshSession<'a> {
             SshNodeError::Unknown(node) => Some(node),
             _ => None,
         }));
-        let owners = self.fleet.read_host_key_owners(&read.nodes).await?;
+        let owners = read_host_key_owners(&self.fleet, &read.nodes).await?;
         read.nodes.retain(|node| match owners.check_node(node) {
             Ok(()) => true,
             Err(error) => {

@@ -77,7 +77,7 @@ const PUSH_HINT: &str = "the organisation is older than tunnels: run `rpc org pu
 pub async fn run(args: TunnelArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::default()).await?;
-    let dialer = fleet.tunnel_dialer(cx.complete_node_name(args.node), args.port);
+    let dialer = TunnelDialer::new(&fleet, cx.complete_node_name(args.node), args.port);
     if args.stdio {
         return carry_stdio(&dialer).await;
     }
