@@ -12,21 +12,16 @@
 #[cfg(test)]
 extern crate self as muster_client;
 
-mod ansible;
 mod approval;
-mod batches;
 mod cache_file;
 mod caller_summary;
-mod check;
 mod collect;
 mod comparison;
 mod confirm;
 mod context_selection;
 mod contexts;
-mod copy;
 mod ddl_cache;
 mod ddl_fetch;
-mod deploy;
 mod directory;
 mod directory_seen;
 mod error;
@@ -51,49 +46,26 @@ mod report;
 mod rollout;
 mod run_log;
 mod settings;
-mod ssh;
-mod steps;
 mod store_survey;
 mod target;
 #[cfg(test)]
 mod testing;
 mod token_cache;
-mod tunnel;
 mod words;
 
 pub use crate::jobs::RequestOutcome;
-pub use ansible::{
-    AnsibleHost, AnsibleHostError, AnsibleInventory, AnsibleOptions, AnsibleValueError,
-    AnsibleVariable, AnsibleVariableError, ansible_host, build_ansible_inventory,
-};
 pub use approval::{
     ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
     write_approval_file,
 };
-pub use batches::{BatchPace, NodeResult, NodeResults};
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
-pub use check::{
-    CheckCache, CheckCacheError, CheckLock, CheckOutcome, CheckReport, CheckRequest, CheckRules,
-    DeliveryReport, FleetCheck, FleetCheckList, IcingaApi, IcingaApiError, NagiosPipe,
-    NagiosPipeError, NodeCheckResult, NodeThreshold, PassiveQueue, PassiveResult, PassiveSink,
-    PassiveSinkError, PassiveWork, PerfSummary, RefusedResult, describe_refused,
-    list_recorded_checks, run_check, summarize_perfdata,
-};
 pub use comparison::{DiscoveryAnswers, DiscoveryDifferences, ask_both};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
 pub use context_selection::{ConfigSelection, SelectedConfig};
 pub use contexts::{ClientContext, ContextError, ContextName, ContextStore, DEFAULT_CONTEXT};
-pub use copy::{
-    CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
-    NodeCopyResult, PushRequest, fetch_file, push_file,
-};
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
-pub use deploy::{
-    DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
-    NodeDeployOutcome, NodeDeployResult, deploy_config,
-};
 pub use directory::{
     NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch, count_registered,
     find_registered_prefix, forget_registered, is_record_authentic, list_documents,
@@ -120,16 +92,6 @@ pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
 pub use rollout::{FleetRequest, FleetRequestUpdate, wait_for_next_batch};
 pub use run_log::RunLogLine;
 pub use settings::{IcingaSettings, RpcSettings, RpcSettingsError, SettingsSyntaxError};
-pub use ssh::{
-    HostKeyOwners, SharedHostKeyError, SshAddress, SshAddressError, SshArgumentError,
-    SshCertificateError, SshHostKey, SshHostKeyError, SshIdentity, SshNode, SshNodeError,
-    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text,
-    prepare_ssh_identity, program_arguments, read_host_key_owners, read_ssh_node,
-};
 pub use store_survey::{StoreSurvey, survey_stores};
 pub use target::{TargetOptions, TargetSelection};
-pub use tunnel::{
-    DialedTunnel, ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError,
-    TunnelListener,
-};
 pub use words::RequestWords;

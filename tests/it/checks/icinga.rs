@@ -3,8 +3,9 @@
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use muster_client::{IcingaApi, PassiveResult, RpcSettings};
+use muster_client::RpcSettings;
 use muster_contract::nrpe::CheckState;
+use muster_operations::check::{IcingaApi, PassiveResult};
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
-use muster_client::SshProgram;
+use muster_operations::ssh::SshProgram;
 
 #[cfg_attr(
     not(test),

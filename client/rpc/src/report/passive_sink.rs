@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use muster_client::{IcingaApi, NagiosPipe, PassiveSink, PassiveSinkError};
+use muster_operations::check::{IcingaApi, NagiosPipe, PassiveSink, PassiveSinkError};
 
 use crate::outcome::error::CommandError;
 use crate::session::context::{CommandContext, Result};

@@ -6,9 +6,10 @@ use muster_calls::ClientError;
 use muster_calls::discovery::inventory::InventoryError;
 use muster_client::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
-    RpcSettingsError, SshCertificateError, SshNodeError,
+    RpcSettingsError,
 };
 use muster_files::files::FileAccessError;
+use muster_operations::ssh::{SshCertificateError, SshNodeError};
 
 use crate::outcome::error::CommandError;
 use crate::outcome::exit::CommandExitCode;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use muster_client::NodeThreshold;
 use muster_contract::nrpe::CheckState;
+use muster_operations::check::NodeThreshold;
 
 use crate::flags::filters::FilterArgs;
 use crate::flags::json::JsonArgs;

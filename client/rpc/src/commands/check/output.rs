@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use muster_client::{CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata};
 use muster_contract::nrpe::{CheckState, PerfMetric, parse_perfdata};
 use muster_display::printable::escape_to_line;
+use muster_operations::check::{CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata};
 use serde::Serialize;
 
 /// Most bytes of the text: monitoring systems read 4 to 8 KB.
@@ -267,8 +267,8 @@ impl From<PerfSummary> for PerfSummaryRow {
 mod tests {
     use std::time::Duration;
 
-    use muster_client::{CheckReport, NodeCheckResult};
     use muster_contract::nrpe::{CheckState, parse_perfdata};
+    use muster_operations::check::{CheckReport, NodeCheckResult};
 
     use super::{
         CheckTextOptions, MAX_TEXT_BYTES, render_check_metrics, render_check_problem,

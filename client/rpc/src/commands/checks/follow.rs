@@ -10,15 +10,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_client::{
-    DeliveryReport, EventSelection, EventStart, FleetCheckList, FleetConnection, PassiveQueue,
-    PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, TargetSelection,
-    describe_refused, follow_events,
-};
+use muster_client::{EventSelection, EventStart, FleetConnection, TargetSelection, follow_events};
 use muster_contract::nrpe::{
     CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
 };
 use muster_display::count_text;
+use muster_operations::check::{DeliveryReport, FleetCheckList, PassiveQueue, PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, describe_refused};
 use muster_wire::event::FleetEvent;
 use serde_json::Value;
 use tokio::sync::Notify;

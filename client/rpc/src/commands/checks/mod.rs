@@ -5,9 +5,10 @@ pub mod follow;
 pub mod output;
 
 use muster_base::unix_millis_now;
-use muster_client::{FleetCheckList, FleetConnection, TargetSelection, list_recorded_checks};
+use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::nrpe::{NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger, NrpeUnacknowledge};
 use muster_ddl::{Action as _, AgentContract as _};
+use muster_operations::check::{FleetCheckList, list_recorded_checks};
 
 use crate::commands::checks::args::{
     AcknowledgeArgs, CheckListArgs, CheckNameArgs, ChecksArgs, ChecksCommand, MaintenanceArgs,

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use muster_base::format_duration;
-use muster_client::{FleetCheck, FleetCheckList};
 use muster_contract::nrpe::{CheckCounts, CheckState};
-use muster_display::table::Table;
 use muster_display::{TextPage, count_text, node_count_text};
+use muster_display::table::Table;
+use muster_operations::check::{FleetCheck, FleetCheckList};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -202,8 +202,8 @@ pub fn render_checks_totals(document: &FleetChecksDocument<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use muster_client::{FleetCheck, FleetCheckList};
     use muster_contract::nrpe::CheckState;
+    use muster_operations::check::{FleetCheck, FleetCheckList};
 
     use super::{
         FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_base::{NodeText, duration_millis, format_duration};
-use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeReply, RequestReport};
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
+use muster_display::{TextPage, node_count_text};
 use muster_display::printer::{BAD, HINT};
 use muster_display::table::Table;
 use muster_display::time::format_time_millis;
-use muster_display::{TextPage, node_count_text};
+use muster_operations::deploy::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -209,8 +210,9 @@ fn describe_note(status: &ConfigStatusOutput) -> String {
 mod tests {
     use std::time::Duration;
 
-    use muster_client::{DeployReport, NodeDeployOutcome, NodeDeployResult, NodeResults};
     use muster_contract::config::{ConfigDeployOutput, ConfigStatusOutput, DeployedChange};
+    use muster_operations::NodeResults;
+    use muster_operations::deploy::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 
     use super::{DeployView, NodeConfigState, render_states};
     use crate::report::testing::plain;

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
-use muster_client::{
-    BatchPace, CopyReport, FetchDestination, FetchRequest, FleetConnection, LocalFile,
-    LocalFileError, Located, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings,
-    TargetSelection, fetch_file, push_file,
+use muster_client::{FleetConnection, Located, RequestWords, RpcSettings, TargetSelection};
+use muster_operations::BatchPace;
+use muster_operations::copy::{
+    CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
+    PushRequest, fetch_file, push_file,
 };
 use muster_contract::filecopy::FilecopyAgent;
 use muster_ddl::AgentContract as _;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use indicatif::BinaryBytes;
 use muster_base::{NodeText, duration_millis, format_duration};
-use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
-use muster_display::printer::{BAD, HINT};
 use muster_display::{TextPage, node_count_text};
+use muster_display::printer::{BAD, HINT};
+use muster_operations::copy::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -197,7 +197,7 @@ fn result_document<'a>(
 mod tests {
     use std::time::Duration;
 
-    use muster_client::{CopyReport, NodeCopyOutcome, NodeCopyResult};
+    use muster_operations::copy::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 
     use super::{CopyDirection, CopyView};
     use crate::report::testing::plain;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use muster_client::AnsibleVariable;
 use muster_filter::state::FactPath;
+use muster_operations::ansible::AnsibleVariable;
 use muster_wire::identity::Identity;
 
 use crate::flags::filters::QueryArgs;

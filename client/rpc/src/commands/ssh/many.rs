@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::process::{ExitStatus, Stdio};
 
 use futures_util::{StreamExt as _, stream};
-use muster_client::{SshProgram, SshTarget, program_arguments, read_capped};
+use muster_client::read_capped;
+use muster_operations::ssh::{SshProgram, SshTarget, program_arguments};
 
 use crate::commands::ssh::SshCommandError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};

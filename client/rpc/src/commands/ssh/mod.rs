@@ -13,13 +13,14 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use muster_base::error_chain;
 use muster_calls::RolloutLimits;
-use muster_client::{
-    FleetConnection, SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram,
-    SshProxy, SshProxyOptions, SshTarget, config_text, prepare_ssh_identity, program_arguments,
-    read_host_key_owners, read_ssh_node, replace_cache_file,
-};
+use muster_client::{FleetConnection, replace_cache_file};
 use muster_display::shell_word;
 use muster_files::files::FileAccessError;
+use muster_operations::ssh::{
+    SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram, SshProxy,
+    SshProxyOptions, SshTarget, config_text, prepare_ssh_identity, program_arguments,
+    read_host_key_owners, read_ssh_node,
+};
 use muster_wire::identity::Identity;
 
 use crate::commands::ssh::args::{BusPort, SshArgs, SshTargetArgs};

@@ -6,13 +6,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use muster_base::error_chain;
-use muster_client::{
-    FleetConnection, FleetRequestError, ProcessInput, ProcessOutput, TargetSelection,
-    TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener, list_answering,
-};
+use muster_client::{FleetConnection, FleetRequestError, TargetSelection, list_answering};
 use muster_contract::tunnel::TunnelAgent;
 use muster_ddl::AgentContract as _;
 use muster_filter::NodeFilter;
+use muster_operations::tunnel::{
+    ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
+};
 use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
 

@@ -9,6 +9,10 @@ mod rules;
 
 use std::time::{Duration, Instant};
 
+use muster_client::{
+    FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located, NodeListOptions,
+    RequestObserver, RequestPlan, TargetSelection, list_registered,
+};
 use muster_wire::identity::Identity;
 
 pub use cache::{CheckCache, CheckCacheError, CheckLock};
@@ -20,16 +24,6 @@ pub use passive::{
 pub use perf_summary::{PerfSummary, summarize_perfdata};
 pub use report::{CheckOutcome, CheckReport, NodeCheckResult};
 pub use rules::{CheckRules, NodeThreshold};
-
-use crate::directory::{NodeListOptions, list_registered};
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::located::Located;
-use crate::observer::RequestObserver;
-use crate::plan::RequestPlan;
-use crate::recorder::JobRecorder;
-use crate::rollout::FleetRequest;
-use crate::target::TargetSelection;
 
 /// A check of the nodes that match.
 #[derive(Debug, Clone, Copy)]

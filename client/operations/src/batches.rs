@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use muster_calls::{ClientError, RolloutLimits, RolloutSchedule, RolloutStopReason};
+use muster_client::{
+    InterruptListener, RequestEvent, RequestObserver, RequestOutcome, wait_for_next_batch,
+};
 use muster_wire::identity::Identity;
-
-use crate::interrupt::InterruptListener;
-use crate::jobs::RequestOutcome;
-use crate::observer::{RequestEvent, RequestObserver};
-use crate::rollout::wait_for_next_batch;
 
 /// Batches and stop conditions.
 #[derive(Debug, Clone, Copy)]

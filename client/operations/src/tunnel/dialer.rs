@@ -12,6 +12,7 @@ use muster_bus::stream::{
     EphemeralKey, StreamEnd, StreamSettings, StreamSide, window_for_open_streams,
 };
 use muster_calls::{CallEvent, CallTarget, Client, ClientError, RpcCall};
+use muster_client::FleetConnection;
 use muster_contract::tunnel::{TunnelOpen, TunnelOpenInput, TunnelOpenOutput, key_context};
 use muster_wire::identity::Identity;
 use muster_wire::subject::TunnelAddress;
@@ -20,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::TunnelError;
-use crate::fleet::FleetConnection;
 
 /// Time limit of the action on the node, which connects to a port of its own machine.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

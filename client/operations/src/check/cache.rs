@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_base::encode_hex;
+use muster_client::{RpcSettings, read_cache_file, replace_cache_file};
 use muster_files::files::{self, FileAccessError};
 use muster_wire::Millis;
 use nix::errno::Errno;
@@ -17,8 +18,6 @@ use tokio::time::{Instant, sleep};
 
 use super::CheckRequest;
 use super::report::CheckOutcome;
-use crate::cache_file::{read_cache_file, replace_cache_file};
-use crate::settings::RpcSettings;
 
 /// Largest file, in bytes.
 const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_calls::{ClientError, RolloutStopReason};
+use muster_client::{
+    FleetConnection, FleetRequestError, InterruptListener, Located, RequestEvent, RequestObserver,
+};
 use muster_contract::filecopy::{
     FilecopyInspectInput, FilecopyInspectOutput, FilecopyReadInput, FilecopyReadOutput,
     MAX_READ_BYTES, decode_chunk,
@@ -19,11 +22,6 @@ use super::part_file::{PartFile, TargetState};
 use super::push::failed_outcome;
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::{INSPECT, READ};
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::interrupt::InterruptListener;
-use crate::located::Located;
-use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{StepAnswer, StepChannel};
 
 /// Maximum number of nodes that send their file at the same time.

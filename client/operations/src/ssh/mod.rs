@@ -13,12 +13,9 @@ mod proxy;
 use std::path::PathBuf;
 
 use muster_calls::DirectoryError;
+use muster_client::{FleetConnection, FleetRequestError, read_content};
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
-
-use crate::directory::read_content;
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
 
 pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments};
 pub use certificate::{SshCertificateError, SshIdentity, prepare_ssh_identity};

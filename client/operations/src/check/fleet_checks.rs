@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use muster_client::{
+    FleetConnection, FleetRequestError, NodeListOptions, RequestReport, TargetSelection,
+    list_registered,
+};
 use muster_contract::directory::DirectoryNodeRow;
 use muster_contract::nrpe::{
     CHECKS_STATE_NAME, CheckCounts, CheckState, RecordedCheck, RecordedChecks, ScheduledCheckRow,
@@ -10,12 +14,6 @@ use muster_contract::nrpe::{
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::directory::{NodeListOptions, list_registered};
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::report::RequestReport;
-use crate::target::TargetSelection;
 
 /// A scheduled check of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_calls::DirectoryError;
+use muster_client::{FleetConnection, FleetRequestError, list_values};
 use muster_contract::directory::DirectoryNodeRow;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 
 use super::{SshHostKey, SshNode};
-use crate::directory::list_values;
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
 
 /// Where the directory has the host keys of a node.
 const HOST_KEYS_PATH: &str = "state.ssh.host_keys";

@@ -92,7 +92,7 @@ impl NodeResult for NodeCopyResult {
 mod tests {
     use std::time::Duration;
 
-    use crate::jobs::RequestOutcome;
+    use muster_client::RequestOutcome;
 
     use super::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use muster_base::NodeText;
 use muster_calls::{CallEvent, CallTarget, Client, ClientError, ReceivedReply, RpcCall};
+use muster_client::FleetConnection;
 use muster_ddl::Action;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
-
-use crate::fleet::FleetConnection;
 
 /// How often a step is sent to a node that is busy, or away after the first step.
 const MAX_TRIES: u32 = 5;

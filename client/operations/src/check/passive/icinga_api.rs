@@ -8,6 +8,7 @@ use muster_calls::{
     HttpsAnswer, HttpsClient, HttpsFileError, HttpsLimits, HttpsPassword, HttpsRequestError,
     HttpsServer,
 };
+use muster_client::IcingaSettings;
 use muster_files::{SecretFileError, SecretOwner, read_secret};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
@@ -17,7 +18,6 @@ use super::icinga_message::{
 };
 use super::result::PassiveResult;
 use super::sink::{DeliveryReport, RefusedResult};
-use crate::settings::IcingaSettings;
 
 /// How many requests run at once, each with a connection of its own.
 const CONCURRENT_REQUESTS: usize = 8;

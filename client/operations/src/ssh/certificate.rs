@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use muster_base::{NodeText, unix_millis_now};
 use muster_calls::{CallEvent, CallTarget, ClientError, DiscoverySource, RpcCall};
+use muster_client::{
+    FleetConnection, FleetRequestError, TargetSelection, read_cache_file, replace_cache_file,
+};
 use muster_contract::ssh::{SshCaAgent, SshSign, SshSignInput};
 use muster_ddl::{Action as _, AgentContract as _};
 use muster_files::files::{self, FileAccessError};
@@ -18,11 +21,6 @@ use muster_sshcert::{
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use muster_wire::token::Seconds;
-
-use crate::cache_file::{read_cache_file, replace_cache_file};
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::target::TargetSelection;
 
 /// A certificate that is valid for less than this is replaced, in seconds.
 const MIN_VALIDITY_SECONDS: Seconds = 5 * 60;

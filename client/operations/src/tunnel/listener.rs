@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use muster_bus::carrier::CarriedStream;
+use muster_client::InterruptListener;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::dialer::TunnelDialer;
 use super::error::TunnelError;
-use crate::interrupt::InterruptListener;
 
 /// What happened to the connections of a listener.
 #[derive(Debug)]

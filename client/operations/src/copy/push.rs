@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use muster_base::error_chain;
 use muster_calls::ClientError;
+use muster_client::{FleetConnection, FleetRequestError, Located, RequestEvent, RequestObserver};
 use muster_contract::filecopy::{
     FilecopyBeginInput, FilecopyTransferInput, FilecopyWriteInput, FilecopyWriteOutput,
     begin_state, encode_chunk,
@@ -18,10 +19,6 @@ use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::transfers::{MAX_GROUP_NODES, Receiver, Receivers, chunk_size, window_size};
 use super::{ABORT, BEGIN, FINISH, WRITE};
 use crate::batches::{BatchPace, run_batches};
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::located::Located;
-use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{StepAnswer, StepChannel};
 
 /// A file for nodes.

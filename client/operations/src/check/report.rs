@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use muster_client::{NodeReply, RequestReport};
 use muster_contract::nrpe::{CheckState, RunCommandOutput};
 use muster_wire::identity::Identity;
 use serde::{Deserialize, Serialize};
-
-use crate::report::{NodeReply, RequestReport};
 
 /// The result of a check on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +116,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::CheckReport;
-    use crate::report::{NodeReply, RequestReport, RequestStats};
+    use muster_client::{NodeReply, RequestReport, RequestStats};
 
     fn reply(node: &str, status: ReplyStatus, message: &str, data: &Value) -> NodeReply {
         NodeReply {

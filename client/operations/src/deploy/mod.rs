@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use muster_base::NodeText;
 use muster_calls::ClientError;
+use muster_client::{FleetConnection, FleetRequestError, Located, RequestEvent, RequestObserver};
 use muster_contract::config::{
     ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
     ConfigDeployOutput, ConfigRevert, ConfigRevertInput, deploy_state,
@@ -20,10 +21,6 @@ pub use files::{DeployDirectory, DeployDirectoryError};
 pub use report::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 
 use crate::batches::{BatchPace, run_batches};
-use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::located::Located;
-use crate::observer::{RequestEvent, RequestObserver};
 use crate::steps::{Step, StepAnswer, StepChannel};
 
 /// Time limit of a deployment on a node: it runs all sources of facts twice.
