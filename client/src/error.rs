@@ -1,6 +1,7 @@
 //! Errors of requests to the fleet.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::jobs::SavedJobError;
 use muster_base::is_harmful;
@@ -18,10 +19,14 @@ use muster_wire::sign::MessageRefusal;
 
 use crate::ddl_fetch::DdlFetchError;
 use crate::external::DiscoveryProgramError;
+use crate::settings::RpcSettingsError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetRequestError {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Settings(#[from] Arc<RpcSettingsError>),
     /// An invalid filter.
     #[error("{flag}: {source}\n\n  {}\n  {}", printable_filter(source), caret_line(source))]
     Filter {

@@ -1,6 +1,6 @@
 //! Builds a validated request from command-line words. Pure: secrets are already read, nothing is sent.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use muster_base::{error_chain, nearest_name};
@@ -22,8 +22,8 @@ pub struct AgentSchemas {
     pub directory: Option<PathBuf>,
     /// Names of commands, if the agent's name was in a command's position.
     pub commands: Vec<String>,
-    /// Agents whose DDL is from the cache, so that it may be older than that of the nodes.
-    cached: BTreeSet<String>,
+    /// Agents whose DDL is from the cache, so that it may be older than that of the nodes, and when each was fetched.
+    pub cached: BTreeMap<String, String>,
 }
 
 /// A request that conforms to its DDL.
@@ -42,24 +42,23 @@ impl AgentSchemas {
     pub fn load(settings: Option<&RpcSettings>) -> Result<Self, FleetRequestError> {
         let directory = settings.map(|settings| settings.ddls.clone());
         let store = DdlStore::load(directory.as_deref())?;
-        Ok(Self { store, directory, commands: Vec::new(), cached: BTreeSet::new() })
+        Ok(Self { store, directory, commands: Vec::new(), cached: BTreeMap::new() })
     }
 
-    /// Adds cached DDLs of agents without a known DDL. Returns the names of those that were added, and the times of their fetch.
-    pub fn add_cached(&mut self, cached: Vec<(AgentDdl, String)>) -> Vec<(String, String)> {
+    /// Adds cached DDLs of agents without a known DDL, with the times of their fetch.
+    pub fn add_cached(&mut self, cached: Vec<(AgentDdl, String)>) {
         let added = cached.into_iter().filter_map(|(ddl, fetched_at)| {
             let name = ddl.name().to_owned();
             self.store.add_absent(ddl).then_some((name, fetched_at))
         });
-        let added: Vec<(String, String)> = added.collect();
-        self.cached.extend(added.iter().map(|(name, _)| name.clone()));
-        added
+        self.cached.extend(added);
     }
 
     /// Whether the nodes should be asked for the agent's DDL: it is from the cache, and the words name an action or an input that it does not
     /// declare.
     pub fn may_be_stale(&self, words: &RequestWords) -> bool {
-        let Some(ddl) = self.store.get(&words.agent).filter(|ddl| self.cached.contains(ddl.name()))
+        let Some(ddl) =
+            self.store.get(&words.agent).filter(|ddl| self.cached.contains_key(ddl.name()))
         else {
             return false;
         };

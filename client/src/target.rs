@@ -171,10 +171,10 @@ impl TargetSelection {
     /// node may have it.
     pub fn check_required_filter(
         &self,
-        source: &DiscoverySource,
         action: &ActionSchema,
         settings: &RpcSettings,
     ) -> Result<(), FleetRequestError> {
+        let source = self.discovery_source(Some(settings))?;
         let filtered = self.is_filtered()
             || matches!(source, DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. });
         if filtered || action.is_read_only() || !settings.require_filter {

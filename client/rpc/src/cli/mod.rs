@@ -5,7 +5,6 @@ mod help;
 mod links;
 mod read;
 
-use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
@@ -20,7 +19,7 @@ use muster_display::printer::{OutputPrinter, VerbosityLevel};
 use crate::commands::*;
 use crate::flags::values::ColorMode;
 use crate::flags::{filters, request};
-use crate::session::context::{CommandContext, CommandResult};
+use crate::session::context::{CommandContext, CommandResult, Configuration};
 use crate::session::environment::ProcessEnvironment;
 
 pub use deferred::Deferred;
@@ -270,8 +269,8 @@ impl Cli {
     ) -> CommandResult {
         let GlobalArgs { config, context, color, .. } = &self.global;
         let (config, context) = (config.as_deref(), context.as_deref());
-        let loaded_settings = &OnceCell::new();
-        let cx = CommandContext { config, context, environment, loaded_settings, printer };
+        let configuration = &Configuration::default();
+        let cx = CommandContext { config, context, environment, configuration, printer };
         Box::pin(self.command.run(*color, cx)).await
     }
 

@@ -29,8 +29,8 @@ impl PassiveSinkChoice<'_> {
                 PassiveSink::Nagios(NagiosPipe::open(path).map_err(PassiveSinkError::from)?)
             }
             (None, Some(url)) => {
-                let settings = cx.settings()?.icinga;
-                let api = IcingaApi::open(&settings, url, self.icinga_ttl);
+                let settings = &cx.settings()?.icinga;
+                let api = IcingaApi::open(settings, url, self.icinga_ttl);
                 PassiveSink::Icinga(api.map_err(PassiveSinkError::from)?)
             }
             (None, None) => return Ok(None),

@@ -54,9 +54,8 @@ impl InventoryQuery {
         node: Option<&Identity>,
         cx: CommandContext<'_>,
     ) -> Result<Option<Self>> {
-        let settings = cx.load_settings()?;
-        let schemas = AgentSchemas::load(Some(&settings))?;
-        let fleet = FleetConnection::connect(&settings, target).await?;
+        let schemas = AgentSchemas::load(Some(cx.load_settings()?))?;
+        let fleet = cx.connect(target).await?;
         let found = match node {
             Some(node) => Located::from_names(BTreeSet::from([node.clone()])),
             None => fleet.locate(target, &ProgressReporter::new(cx.printer, true)).await?,

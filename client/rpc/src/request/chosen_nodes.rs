@@ -1,7 +1,7 @@
 //! The nodes of an operation with several steps: discovers them, applies `--limit`, and warns of what is missing.
 
 use muster_calls::choose_nodes;
-use muster_client::{FleetConnection, Located, ResultGap, RpcSettings, TargetSelection};
+use muster_client::{FleetConnection, Located, ResultGap, TargetSelection};
 
 use crate::flags::rollout_flags::PaceArgs;
 use crate::report::progress::ProgressReporter;
@@ -9,13 +9,12 @@ use crate::session::context::{CommandContext, Result};
 
 /// Connects, and finds the nodes, with the filter that each of them must still match.
 pub async fn find_chosen_nodes(
-    settings: &RpcSettings,
     target: &TargetSelection,
     pace: &PaceArgs,
     progress: &ProgressReporter<'_>,
     cx: CommandContext<'_>,
 ) -> Result<(FleetConnection, Located)> {
-    let fleet = FleetConnection::connect(settings, target).await?;
+    let fleet = cx.connect(target).await?;
     let mut found = fleet.locate(target, progress).await?;
     cx.remember_discovered(target, &found.nodes);
     if !found.complete {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_client::{
     AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located,
-    NodeReply, RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
+    NodeReply, RequestPlan, RequestReport, RequestWords, TargetSelection,
 };
 use muster_ddl::{Action, AgentContract as _};
 use muster_wire::identity::Identity;
@@ -63,11 +63,10 @@ pub async fn ask_node(
 pub async fn discover_and_ask(
     plan: &RequestPlan<'_>,
     target: &TargetSelection,
-    settings: &RpcSettings,
     show_progress: bool,
     cx: CommandContext<'_>,
 ) -> Result<RequestReport> {
-    let fleet = FleetConnection::connect(settings, target).await?;
+    let fleet = cx.connect(target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.locate(target, &progress).await?;
     ask_nodes(&fleet, plan, found, &progress).await
@@ -88,10 +87,9 @@ pub async fn query_nodes<'a, A: Action>(
 ) -> Result<QueryResult<'a>> {
     let target = cx.read_target(&args.filters)?.with_agent(A::Agent::NAME)?;
     let json = form::parse_json_form(&args.json)?;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let schemas = cx.load_configured_schemas()?;
     let plan = plan_action::<A>(&schemas, inputs)?;
-    let report = discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
+    let report = discover_and_ask(&plan, &target, json.is_none(), cx).await?;
     Ok(QueryResult { report, json, target, cx })
 }
 

@@ -3,8 +3,8 @@
 use muster_base::error_chain;
 use muster_calls::DiscoverySource;
 use muster_client::{
-    AgentSchemas, DdlCache, FetchedDdl, FleetConnection, FleetRequestError, RequestWords,
-    RpcSettings, TargetSelection,
+    AgentSchemas, DdlCache, FetchedDdl, FleetRequestError, RequestWords, RpcSettings,
+    TargetSelection,
 };
 use muster_contract::rpcutil::RpcutilDdl;
 use muster_wire::identity::Identity;
@@ -18,12 +18,11 @@ pub async fn refresh_stale_ddl(
     schemas: &mut AgentSchemas,
     words: &RequestWords,
     target: &TargetSelection,
-    settings: &RpcSettings,
     cx: CommandContext<'_>,
 ) -> Result<()> {
-    if !schemas.may_be_stale(words) {
+    let Some(settings) = cx.settings().ok().filter(|_| schemas.may_be_stale(words)) else {
         return Ok(());
-    }
+    };
     let agent = words.agent.as_str();
     let fetched = Box::pin(fetch_ddl(schemas, agent, target, settings, cx)).await;
     let (node, fetched) = match fetched {
@@ -67,7 +66,7 @@ async fn fetch_ddl(
     };
     let target = target.with_agent(agent)?;
     let plan = plan_action::<RpcutilDdl>(schemas, &[("agent", agent)])?;
-    let fleet = FleetConnection::connect(settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let progress = ProgressReporter::new(cx.printer, false);
     let found = fleet.locate(&target, &progress).await?;
     let Some(node) = found.nodes.first() else {

@@ -82,13 +82,10 @@ async fn ask_action(
     let target = cx.read_target(&args.filters)?;
     let earlier_job = EarlierJob::from_flags(&args.flags, cx.environment)?;
     let words = request_words(&args, earlier_job.as_ref(), cx)?;
-    // The settings are optional here, so that a usage error is reported before a missing configuration.
-    let settings = cx.load_settings_if_any()?;
-    let mut schemas = cx.load_schemas(settings.as_ref())?;
+    // A usage error is reported before a missing configuration.
+    let mut schemas = cx.load_schemas()?;
     schemas.commands.clone_from(&args.commands);
-    if let Some(settings) = &settings {
-        refresh_stale_ddl(&mut schemas, &words, &target, settings, cx).await?;
-    }
+    refresh_stale_ddl(&mut schemas, &words, &target, cx).await?;
     let (ddl, action) = schemas.find_action(&words)?;
     form.check_outputs(action)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
@@ -98,7 +95,7 @@ async fn ask_action(
     let job_nodes = earlier_job.as_ref().map(|job| job.remaining_nodes(ddl.name(), action.name()));
     let nodes = job_nodes.transpose()?;
     let mut target = target.with_agent(ddl.name())?;
-    let source = target.discovery_source(settings.as_ref())?;
+    let source = target.discovery_source(cx.settings().ok())?;
     let (inputs, base) = match &earlier_job {
         Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
         None => (words.inputs.clone(), args.base.clone()),
@@ -121,17 +118,17 @@ async fn ask_action(
         target.collective.get_or_insert(earlier_job.job.header.collective.clone());
     }
 
-    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
+    let settings = cx.settings()?;
     let approve = args.approval.approve.as_ref();
-    let loaded_approval = approve.map(|path| load_approval(path, &plan, &settings)).transpose()?;
+    let loaded_approval = approve.map(|path| load_approval(path, &plan, settings)).transpose()?;
     let (nodes, approval) = match loaded_approval {
         Some(LoadedApproval { nodes, text }) => (Some(nodes), Some(text)),
         None => (nodes, None),
     };
     if nodes.is_none() {
-        target.check_required_filter(&source, action, &settings)?;
+        target.check_required_filter(action, settings)?;
     }
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     if let Some(earlier_job) = &earlier_job {
         fleet.check_job(&earlier_job.job)?;
     }
@@ -148,12 +145,12 @@ async fn ask_action(
     }
     if let Some(path) = &args.approval.propose {
         let lifetime = args.approval.lifetime;
-        return write_proposal((path, lifetime), &plan, &target, found.nodes, &settings, cx);
+        return write_proposal((path, lifetime), &plan, &target, found.nodes, settings, cx);
     }
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
     fleet.check_request_size(&request, &found)?;
-    confirm_request(&request, (&found.nodes, &target), &args, &settings, cx).await?;
+    confirm_request(&request, (&found.nodes, &target), &args, settings, cx).await?;
     let candidate = JobCandidate {
         request: &request,
         nodes: &found.nodes,
@@ -308,7 +305,7 @@ async fn confirm_request(
     let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
     let conditions = (request.plan.changes_nothing(), nodes.len(), args.flags.yes);
     let question = || preview.render_text() + &describe_change(settings, target, request.plan);
-    let was_asked = cx.confirm_request(settings, conditions, question).await?;
+    let was_asked = cx.confirm_request(conditions, question).await?;
     if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
         cx.printer.print_message_lines(preview.render_text().trim_end());
     }

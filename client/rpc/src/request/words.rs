@@ -44,7 +44,7 @@ pub fn request_words(
     let mut words = match RequestWords::parse(agent, &args.words) {
         Ok(words) => words,
         Err(error) => {
-            let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
+            let schemas = cx.load_schemas()?;
             return match find_missing_input(&error, args, &schemas) {
                 Some(unnamed) => Err(unnamed.into()),
                 None => Err(error.into()),

@@ -1,16 +1,16 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
 use std::borrow::Cow;
-use std::cell::{LazyCell, OnceCell};
+use std::cell::{Cell, LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use muster_base::error_chain;
 use muster_calls::DataDdlStore;
 use muster_client::{
-    AgentSchemas, ConfigSelection, ConfirmContext, ConfirmDecision, ContextName, DdlCache,
-    FleetRequestError, RequestPlan, RequestReport, ResultGap, RpcSettings, RpcSettingsError,
-    TargetOptions, TargetSelection, fleet_name,
+    AgentSchemas, ConfigSelection, ConfirmContext, ConfirmDecision, ContextName, FleetConnection,
+    FleetRequestError, Offline, RequestPlan, RequestReport, ResultGap, RpcSettings, TargetOptions,
+    TargetSelection, fleet_name,
 };
 use muster_display::json;
 use muster_display::printer::{OutputPrinter, VerbosityLevel};
@@ -38,6 +38,15 @@ pub type CommandResult = Result<CommandExitCode>;
 /// Most nodes that a warning names.
 const MAX_NAMED_NODES: usize = 4;
 
+/// The configuration of a command.
+#[derive(Debug, Default)]
+pub struct Configuration {
+    /// Read by the first that needs it.
+    offline: OnceCell<Offline>,
+    /// Whether its warnings were printed.
+    announced: Cell<bool>,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct CommandContext<'a> {
     /// Value of `--config`.
@@ -45,12 +54,11 @@ pub struct CommandContext<'a> {
     /// Value of `--context`.
     pub context: Option<&'a str>,
     pub environment: &'a ProcessEnvironment,
-    /// The settings, once they are loaded.
-    pub loaded_settings: &'a OnceCell<RpcSettings>,
+    pub configuration: &'a Configuration,
     pub printer: &'a OutputPrinter,
 }
 
-impl CommandContext<'_> {
+impl<'a> CommandContext<'a> {
     pub fn is_verbose(&self) -> bool {
         self.printer.verbosity_level() == VerbosityLevel::Verbose
     }
@@ -75,7 +83,7 @@ impl CommandContext<'_> {
         )
     }
 
-    pub fn config_selection(&self) -> ConfigSelection<'_> {
+    pub fn config_selection(&self) -> ConfigSelection<'a> {
         ConfigSelection {
             config: self.config,
             context: self.context,
@@ -85,70 +93,79 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Returns the settings. They are loaded once; nothing is printed.
-    pub fn settings(&self) -> Result<RpcSettings, RpcSettingsError> {
-        if let Some(settings) = self.loaded_settings.get() {
-            return Ok(settings.clone());
-        }
-        let environment = self.environment;
-        let selected = self.config_selection().select()?;
-        let mut settings = RpcSettings::load(&selected.file)?;
-        settings.context = selected.context;
-        settings.caches = environment.cache_directory();
-        if let Some(credentials) = &environment.credentials {
-            settings.credentials.clone_from(credentials);
-        }
-        Ok(self.loaded_settings.get_or_init(|| settings).clone())
+    /// The configuration, read once; nothing is printed.
+    pub fn offline(&self) -> &'a Offline {
+        self.configuration.offline.get_or_init(|| {
+            let ProcessEnvironment { credentials, .. } = self.environment;
+            let caches = self.environment.cache_directory();
+            Offline::load(&self.config_selection(), caches, credentials.as_deref())
+        })
     }
 
-    /// Returns the settings and prints their warnings.
-    pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
+    /// The settings; nothing is printed.
+    pub fn settings(&self) -> Result<&'a RpcSettings, FleetRequestError> {
+        self.offline().settings()
+    }
+
+    /// The settings. The first call prints their warnings.
+    pub fn load_settings(&self) -> Result<&'a RpcSettings, FleetRequestError> {
         let settings = self.settings()?;
-        self.printer.print_detail(format_args!("configuration: {}", settings.file.display()));
-        for warning in &settings.warnings {
-            self.printer.print_warning(warning);
+        self.announce(settings);
+        Ok(settings)
+    }
+
+    /// Like [`Self::load_settings`], for commands that work without a configuration.
+    pub fn load_settings_if_any(&self) -> Result<Option<&'a RpcSettings>, FleetRequestError> {
+        let settings = self.offline().settings_if_any()?;
+        if let Some(settings) = settings {
+            self.announce(settings);
         }
         Ok(settings)
     }
 
-    /// Returns the settings if there is a configuration, for commands that work without one.
-    pub fn load_settings_if_any(&self) -> Result<Option<RpcSettings>, RpcSettingsError> {
-        match self.load_settings() {
-            Ok(settings) => Ok(Some(settings)),
-            Err(RpcSettingsError::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
+    fn announce(&self, settings: &RpcSettings) {
+        if self.configuration.announced.replace(true) {
+            return;
+        }
+        self.printer.print_detail(format_args!("configuration: {}", settings.file.display()));
+        for warning in &settings.warnings {
+            self.printer.print_warning(warning);
         }
     }
 
-    /// Loads all known schemas: built-in ones, those of the user's directory, and those fetched from nodes.
-    pub fn load_schemas(
+    /// Connects as configured.
+    pub async fn connect(
         &self,
-        settings: Option<&RpcSettings>,
-    ) -> Result<AgentSchemas, FleetRequestError> {
-        let mut schemas = AgentSchemas::load(settings)?;
+        target: &TargetSelection,
+    ) -> Result<FleetConnection, FleetRequestError> {
+        FleetConnection::connect(self.load_settings()?, target).await
+    }
+
+    /// Loads all known schemas, and prints the warnings of the settings and of the schemas.
+    pub fn load_schemas(&self) -> Result<AgentSchemas, FleetRequestError> {
+        self.load_settings_if_any()?;
+        let schemas = self.offline().load_schemas()?;
         for (agent, problem) in schemas.store.problems() {
-            self.printer.print_warning(format_args!(
-                "the agent {agent} is not known: {}",
-                error_chain(problem)
-            ));
+            let problem = error_chain(problem);
+            self.printer.print_warning(format_args!("the agent {agent} is not known: {problem}"));
         }
-        if let Some(settings) = settings {
-            for (agent, fetched_at) in
-                schemas.add_cached(DdlCache::for_settings(settings).load_all())
-            {
-                self.printer.print_detail(format_args!(
-                    "agent {agent}: using the DDL that was fetched at {fetched_at}"
-                ));
-            }
+        for (agent, fetched_at) in &schemas.cached {
+            self.printer.print_detail(format_args!(
+                "agent {agent}: using the DDL that was fetched at {fetched_at}"
+            ));
         }
         Ok(schemas)
     }
 
-    /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one. Ignores
-    /// other configuration errors here, because the code that needs the settings reports them.
+    /// Like [`Self::load_schemas`]; fails without a configuration.
+    pub fn load_configured_schemas(&self) -> Result<AgentSchemas, FleetRequestError> {
+        self.settings()?;
+        self.load_schemas()
+    }
+
+    /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one.
     pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection> {
-        let directory = self.settings().ok().map(|settings| settings.ddls);
-        let data = self.load_data_sources(directory.as_deref())?;
+        let data = self.load_data_sources()?;
         let mut options = TargetOptions::from(flags);
         let seen = LazyCell::new(|| self.seen_names());
         options.identities =
@@ -157,11 +174,8 @@ impl CommandContext<'_> {
     }
 
     /// Loads the DDLs of data sources, and prints a warning for each file that cannot be used.
-    pub fn load_data_sources(
-        &self,
-        directory: Option<&Path>,
-    ) -> Result<DataDdlStore, FleetRequestError> {
-        let data = DataDdlStore::load(directory)?;
+    pub fn load_data_sources(&self) -> Result<DataDdlStore, FleetRequestError> {
+        let data = self.offline().load_data_sources()?;
         for problem in data.problems() {
             let problem = error_chain(problem);
             self.printer.print_warning(format_args!("a data source is not known: {problem}"));
@@ -278,10 +292,10 @@ impl CommandContext<'_> {
     /// Asks for confirmation of a request to this many nodes, if the settings require it. Returns whether the user was asked.
     pub async fn confirm_request(
         &self,
-        settings: &RpcSettings,
         (read_only, nodes, yes): (bool, usize, bool),
         preview: impl FnOnce() -> String,
     ) -> Result<bool> {
+        let settings = self.settings()?;
         let context = ConfirmContext { read_only, nodes, yes, terminal: is_terminal() };
         match settings.confirm.decide(settings.confirm_above, context) {
             ConfirmDecision::Go => Ok(false),

@@ -52,6 +52,7 @@ impl CommandError for FleetRequestError {
                 vec!["run `rpc plugin check FILE` for the position of the problem".to_owned()]
             }
             Self::Unfiltered { .. } => vec![UNFILTERED_HINT.to_owned()],
+            Self::Settings(error) => error.hints(),
             Self::Job(error) => error.hints(),
             Self::Input { source, .. } if source.is_about_attributes() => {
                 vec![SKIP_INPUT_CHECK_HINT.to_owned()]
@@ -85,6 +86,7 @@ impl CommandError for FleetRequestError {
             )
             | Self::InputsTooLarge { .. }
             | Self::Input { .. } => CommandExitCode::Usage,
+            Self::Settings(error) => error.exit_code(),
             Self::Job(error) => error.exit_code(),
             _ => CommandExitCode::Local,
         }

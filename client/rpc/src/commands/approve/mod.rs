@@ -22,8 +22,8 @@ use crate::session::terminal::PromptError;
 
 pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
-    let offline_signer = load_offline_signer(&settings)?;
+    let schemas = AgentSchemas::load(Some(settings))?;
+    let offline_signer = load_offline_signer(settings)?;
     let bytes = read_approval_file(&args.file, limits::MAX_PROPOSAL_BYTES)?;
     let invalid = |source| ApprovalFileError::Invalid { path: args.file.clone(), source };
     let proposed = offline_signer.read_proposal(&bytes).map_err(invalid)?;

@@ -57,14 +57,13 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
             TargetSelection::for_collective(Some(job.header.collective.clone()))
         }
     };
-    let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
+    let schemas = AgentSchemas::load(Some(cx.load_settings()?))?;
     let action = if args.any { RpcutilCancelAny::NAME } else { RpcutilCancel::NAME };
     let tasks = plan_cancels(&cancel_target, cx);
     let nothing_left = tasks.is_empty();
     let mut report = RequestReport::empty(RpcutilAgent::NAME, action);
     if !nothing_left {
-        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let fleet = cx.connect(&target).await?;
         if let CancelTarget::Job(job) = &cancel_target {
             fleet.check_job(job)?;
         }

@@ -8,7 +8,6 @@ pub mod output;
 use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_client::FleetConnection;
 use muster_contract::nrpe::{CheckState, NrpeAgent, NrpeRunCommand};
 use muster_ddl::AgentContract as _;
 use muster_operations::check::{CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, PassiveResult, run_check};
@@ -95,8 +94,8 @@ async fn find_and_pass_on(
 /// The kept result if there is a new one, otherwise the nodes' own. Returns whether it was kept.
 async fn find_outcome(args: &CheckArgs, cx: CommandContext<'_>) -> Result<(CheckOutcome, bool)> {
     let target = cx.read_target(&args.filters)?.with_agent(NrpeAgent::NAME)?;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let settings = cx.settings()?;
+    let schemas = cx.load_schemas()?;
     let mut inputs = vec![("command", args.name.as_str())];
     inputs.extend(args.args.as_deref().map(|text| ("args", text)));
     let plan = plan_action::<NrpeRunCommand>(&schemas, &inputs)?;
@@ -104,12 +103,12 @@ async fn find_outcome(args: &CheckArgs, cx: CommandContext<'_>) -> Result<(Check
     let check =
         CheckRequest { command, plan: &plan, target: &target, timeout, expect: args.expect };
     let ask = async || -> Result<CheckOutcome> {
-        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let fleet = cx.connect(&target).await?;
         let progress = ProgressReporter::new(cx.printer, !args.json.json && args.json.jq.is_none());
         Ok(CheckOutcome::Report(run_check(&fleet, check, &progress).await?))
     };
     let Some(max_age) = args.cache else { return Ok((ask().await?, false)) };
-    let cache = CheckCache::for_check(&settings, &check)?;
+    let cache = CheckCache::for_check(settings, &check)?;
     if let Some(outcome) = cache.read(max_age, unix_millis_now()) {
         return Ok((outcome, true));
     }

@@ -63,7 +63,7 @@ pub async fn follow_checks(args: &CheckListArgs, cx: CommandContext<'_>) -> Comm
     };
     let Some(sink) = sink.open(cx)? else { return Ok(CommandExitCode::Usage) };
     let target = cx.read_target(&args.filters)?;
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let selection =
         EventSelection { kinds: vec![CHECK_EVENT_PREFIX.to_owned()], ..EventSelection::default() };
     let (queue, arrival) = (RefCell::new(PassiveQueue::default()), Notify::new());

@@ -39,7 +39,7 @@ pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
 async fn list_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let target = cx.read_target(&args.filters)?;
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let (list, source) = find_checks(&fleet, &target, &args, cx).await?;
     let state = list.overall_state();
     let document = FleetChecksDocument::new(&list, source, &args);
@@ -82,7 +82,7 @@ pub async fn find_checks(
         }
     }
     let target = target.clone().with_agent(NrpeAgent::NAME)?;
-    let schemas = cx.load_schemas(Some(&cx.load_settings()?))?;
+    let schemas = cx.load_schemas()?;
     let plan = plan_action::<NrpeChecks>(&schemas, &[])?;
     let shows_progress = !args.json.json && args.json.jq.is_none() && !args.follow;
     let progress = ProgressReporter::new(cx.printer, shows_progress);

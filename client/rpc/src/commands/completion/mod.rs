@@ -57,22 +57,21 @@ pub async fn answer_shell(
         ..cx
     };
     let settings = cx.settings().ok();
-    let mut schemas =
-        AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
-    if let Some(settings) = &settings {
+    let mut schemas = AgentSchemas::load(settings).or_else(|_| AgentSchemas::load(None))?;
+    if let Some(settings) = settings {
         schemas.add_cached(DdlCache::for_settings(settings).load_all());
     }
     let mut seen = cx.seen_names();
     root.build();
     let complete = |seen: &SeenNamesCache| {
-        let jobs = || job_candidates(settings.as_ref(), cx);
+        let jobs = || job_candidates(settings, cx);
         let sources =
             CompletionSources::new(&schemas.store, seen, jobs).with_contexts(context_names(cx));
         let candidates = complete_word(&root, &sources, &line.before, &line.current);
         (candidates, sources.are_nodes_wanted())
     };
     let (mut candidates, are_nodes_wanted) = complete(&seen);
-    if are_nodes_wanted && let Some(settings) = &settings {
+    if are_nodes_wanted && let Some(settings) = settings {
         let known = registered_names(settings, &line.current).await;
         if !known.is_empty() {
             seen.extend(SeenNamesCache { nodes: known, ..SeenNamesCache::default() });

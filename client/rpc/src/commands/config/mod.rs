@@ -107,9 +107,8 @@ async fn change_nodes(
 ) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let target = cx.read_target(&args.filters)?.with_agent(ConfigAgent::NAME)?;
-    let settings = cx.load_settings()?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
-    let (fleet, found) = find_chosen_nodes(&settings, &target, &args.pace, &progress, cx).await?;
+    let (fleet, found) = find_chosen_nodes(&target, &args.pace, &progress, cx).await?;
     let (limits, pause) = (args.pace.batches.limits(), args.pace.pause());
     let (action, is_noop) = match change {
         DeployChange::Deploy { noop, .. } => (ConfigDeploy::NAME, noop),
@@ -119,7 +118,7 @@ async fn change_nodes(
     let preview =
         RolloutPreview { request: (ConfigAgent::NAME, &name), nodes: &found.nodes, limits, pause };
     let conditions = (is_noop, found.nodes.len(), args.yes);
-    cx.confirm_request(&settings, conditions, || preview.render_text()).await?;
+    cx.confirm_request(conditions, || preview.render_text()).await?;
     let pace = BatchPace { limits, pause };
     let request = DeployRequest { change, confirm: args.confirm(), pace };
     let report = deploy_config(&fleet, &request, found, &progress).await?;

@@ -111,7 +111,7 @@ fn show_context(args: &ContextShowArgs, cx: CommandContext<'_>) -> CommandResult
     let Some(name) = &args.name else {
         let settings = cx.load_settings()?;
         let origin = cx.config_selection().select()?.origin;
-        return print_caller(&settings, origin, &args.json, cx);
+        return print_caller(settings, origin, &args.json, cx);
     };
     let config_home = cx.environment.config_home.as_deref();
     let selection = ConfigSelection { context: Some(name), config_home, ..Default::default() };

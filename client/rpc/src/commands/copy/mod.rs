@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
-use muster_client::{FleetConnection, Located, RequestWords, RpcSettings, TargetSelection};
+use muster_client::{FleetConnection, Located, RequestWords, TargetSelection};
 use muster_operations::BatchPace;
 use muster_operations::copy::{
     CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
@@ -46,7 +46,6 @@ impl CommandError for LocalFileError {}
 
 /// The nodes of a copy, and how the result is shown.
 struct PreparedCopy<'a> {
-    settings: RpcSettings,
     target: TargetSelection,
     json: Option<JsonForm>,
     args: &'a CopyArgs,
@@ -146,17 +145,15 @@ impl<'a> PreparedCopy<'a> {
     ) -> Result<Self> {
         let filters = node_filters(&args.filters, node)?;
         let target = cx.read_target(&filters)?.with_agent(FilecopyAgent::NAME)?;
-        let settings = cx.load_settings()?;
-        let schemas = cx.load_schemas(Some(&settings))?;
+        let schemas = cx.load_configured_schemas()?;
         let words = RequestWords {
             agent: FilecopyAgent::NAME.to_owned(),
             action: Some(action.to_owned()),
             inputs: Vec::new(),
         };
         let (_, schema) = schemas.find_action(&words)?;
-        let source = target.discovery_source(Some(&settings))?;
-        target.check_required_filter(&source, schema, &settings)?;
-        Ok(Self { settings, target, json, args, cx })
+        target.check_required_filter(schema, cx.settings()?)?;
+        Ok(Self { target, json, args, cx })
     }
 
     async fn push(self, file: &LocalFile, path: &str) -> CommandResult {
@@ -166,7 +163,7 @@ impl<'a> PreparedCopy<'a> {
         let preview =
             RolloutPreview { request: ("copy", &what), nodes: &found.nodes, limits, pause };
         let conditions = (false, found.nodes.len(), self.args.yes);
-        self.cx.confirm_request(&self.settings, conditions, || preview.render_text()).await?;
+        self.cx.confirm_request(conditions, || preview.render_text()).await?;
         let request = PushRequest {
             file,
             path,
@@ -205,7 +202,7 @@ impl<'a> PreparedCopy<'a> {
 
     async fn find_nodes(&self) -> Result<(FleetConnection, Located)> {
         let progress = self.progress_reporter();
-        find_chosen_nodes(&self.settings, &self.target, &self.args.pace, &progress, self.cx).await
+        find_chosen_nodes(&self.target, &self.args.pace, &progress, self.cx).await
     }
 
     fn progress_reporter(&self) -> ProgressReporter<'a> {

@@ -44,7 +44,7 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
 
 /// Prints the usage of the agent or its action.
 fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> CommandResult {
-    let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
+    let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?)?;
     schemas.commands.clone_from(&args.commands);
     let words = RequestWords::parse(args.agent.as_deref().unwrap_or_default(), &args.words)?;
     let ddl = schemas.find_agent(&words.agent)?;

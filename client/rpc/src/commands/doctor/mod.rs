@@ -42,11 +42,11 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
         sections.push(section);
         Ok::<_, Error>(())
     };
-    add_section(check_local_files(&settings, unix_millis_now()))?;
+    add_section(check_local_files(settings, unix_millis_now()))?;
     let left = settings.left_broker_urls();
     let mut is_answered = false;
     for url in settings.broker_place().urls {
-        let mut section = check_broker(&url, &settings).await;
+        let mut section = check_broker(&url, settings).await;
         if is_answered && left.contains(&url) {
             section = describe_left_address(section);
         }
@@ -58,7 +58,7 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(section) = check_servers(cx).await {
         add_section(section)?;
     }
-    for section in check_fleet(&settings, &target, describe_absent).await {
+    for section in check_fleet(settings, &target, describe_absent).await {
         add_section(section)?;
     }
     if let Some(json) = &json {

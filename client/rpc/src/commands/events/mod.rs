@@ -3,7 +3,7 @@
 pub mod args;
 pub mod output;
 
-use muster_client::{EventSelection, EventStart, FleetConnection, TargetSelection, follow_events};
+use muster_client::{EventSelection, EventStart, TargetSelection, follow_events};
 use muster_display::json;
 use muster_wire::identity::Identity;
 
@@ -23,8 +23,7 @@ pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
         count,
         time: args.timeout,
     };
-    let settings = cx.load_settings()?;
-    let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
+    let fleet = cx.connect(&TargetSelection::for_collective(None)).await?;
     let print_start = async |start| {
         match start {
             EventStart::Subscribed => cx.printer.print_message("Waiting for events"),

@@ -42,15 +42,13 @@ pub async fn run(args: ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let (agent, words) = without_do(&args.agent, &args.words);
     let words = RequestWords::parse(agent, words)?;
     let json = form::parse_json_form(&args.query.json)?;
-    let settings = cx.load_settings_if_any()?;
-    let schemas = AgentSchemas::load(settings.as_ref())?;
+    let schemas = AgentSchemas::load(cx.load_settings_if_any()?)?;
     let (ddl, action) = schemas.find_action(&words)?;
     let target = target.with_agent(ddl.name())?;
     let inputs = words.inputs.clone();
     let inputs = read_input_values(action, inputs, StdinUse::WithoutSecrets, cx.printer).await?;
     let plan = RequestPlan::new(ddl, action, &inputs)?;
-    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let context = ExplainContext::load(&settings, &target)?;
+    let context = ExplainContext::load(cx.settings()?, &target)?;
 
     let named_nodes = target.filter.identities_exact().and_then(|names| {
         let names = names.into_iter().map(|name| Identity::parse(name).ok());

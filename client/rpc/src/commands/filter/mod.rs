@@ -67,7 +67,8 @@ mod tests {
     use super::{CommandContext, FilterCommand, run};
     use crate::flags::filters::{ConditionArgs, FilterArgs};
     use crate::outcome::exit::CommandExitCode;
-    use crate::report::testing::printer;
+use crate::report::testing::printer;
+use crate::session::context::Configuration;
     use crate::session::environment::ProcessEnvironment;
 
     #[test]
@@ -77,7 +78,7 @@ mod tests {
             config: None,
             context: None,
             environment: &ProcessEnvironment::default(),
-            loaded_settings: &std::cell::OnceCell::new(),
+            configuration: &Configuration::default(),
             printer: &printer,
         };
         let conditions = ConditionArgs {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use muster_calls::DiscoveryMethod;
-use muster_client::{AgentSchemas, FleetConnection, Located, ResultGap, locate_offline};
+use muster_client::{AgentSchemas, Located, ResultGap, locate_offline};
 use muster_display::{list_first_nodes, node_count_text};
 use muster_wire::identity::Identity;
 use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
@@ -40,13 +40,13 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let started = Instant::now();
     let mut unanswered = UnansweredNodes::new();
-    let located = if let Some(located) = locate_offline(&target, &settings, &MessagePrinter(cx.printer)).await? {
+    let located = if let Some(located) = locate_offline(&target, settings, &MessagePrinter(cx.printer)).await? {
         located
     } else {
-        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let fleet = cx.connect(&target).await?;
         let located = fleet.locate_answering(&target, &MessagePrinter(cx.printer)).await?;
         if located.method == DiscoveryMethod::Broadcast {
-            let schemas = AgentSchemas::load(Some(&settings))?;
+            let schemas = AgentSchemas::load(Some(settings))?;
             let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
             unanswered = find_unanswered(flags, &target, &located.nodes, connection, cx).await?;
         }

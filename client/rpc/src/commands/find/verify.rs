@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::{DiscoveryDifferences, FleetConnection, TargetSelection, ask_both};
+use muster_client::{DiscoveryDifferences, TargetSelection, ask_both};
 use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub async fn run(
     json: Option<&JsonForm>,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let fleet = FleetConnection::connect(&cx.load_settings()?, target).await?;
+    let fleet = cx.connect(target).await?;
     let answers = ask_both(&fleet, target, &MessagePrinter(cx.printer)).await?;
     let differences = answers.differences();
     let is_equal = differences.is_empty();

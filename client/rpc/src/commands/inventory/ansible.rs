@@ -34,7 +34,7 @@ pub async fn run(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let target = cx.read_target(filters)?;
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let fleet = cx.connect(&target).await?;
     match &args.host {
         Some(node) => print_host(node, args, &fleet, cx).await?,
         None => print_list(args, &target, &fleet, cx).await?,

@@ -10,7 +10,7 @@ mod report;
 
 use std::collections::BTreeSet;
 
-use muster_client::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
+use muster_client::{AgentSchemas, RequestReport, TargetSelection};
 use muster_contract::rpcutil::{RpcutilDaemonStats, RpcutilInventory};
 use muster_wire::identity::Identity;
 
@@ -46,10 +46,9 @@ async fn show_node(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let json = form::parse_json_form(&args.query.json)?;
-    let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
+    let schemas = AgentSchemas::load(Some(cx.load_settings()?))?;
     let target = TargetSelection::for_collective(args.query.filters.target.clone());
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let inventory_plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
     let statistics_plan = plan_action::<RpcutilDaemonStats>(&schemas, &[])?;
     let progress = ProgressReporter::new(cx.printer, false);

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use muster_client::jobs::{JobStore, SavedJob, SavedJobError};
 use muster_client::{
-    AgentSchemas, FleetConnection, FleetRequest, JobRecorder, Located, RequestPlan, RequestReport,
-    RequestWords, ResultGap, TargetSelection, request_noop,
+    AgentSchemas, FleetRequest, JobRecorder, Located, RequestPlan, RequestReport, RequestWords,
+    ResultGap, TargetSelection, request_noop,
 };
 use muster_display::list_sample_nodes;
 use muster_display::node_count_text;
@@ -38,8 +38,7 @@ async fn undo_job(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let job = store.load_job(&args.job)?;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let schemas = cx.load_configured_schemas()?;
     let parts = job.changed_parts();
     let nodes: BTreeSet<Identity> = parts.iter().flat_map(|(_, nodes)| nodes.clone()).collect();
     let plans: Vec<(RequestPlan<'_>, BTreeSet<Identity>)> = parts
@@ -51,11 +50,11 @@ async fn undo_job(
         return Err(SavedJobError::NothingLeft { id, condition: "was changed by it" }.into());
     };
     let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     fleet.check_job(&job)?;
     warn_of_unknown_nodes(&job, cx);
     let preview = || describe_undo(&job, &nodes);
-    cx.confirm_request(&settings, (args.noop, nodes.len(), args.yes), preview).await?;
+    cx.confirm_request((args.noop, nodes.len(), args.yes), preview).await?;
     let output = RequestOutput::new(form, None, &args.output, plan.action, cx).with_noop(args.noop);
     let (agent, action) = (plan.ddl.name(), plan.action.name());
     output.print_found((agent, action), &nodes, None)?;

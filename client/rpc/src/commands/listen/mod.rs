@@ -3,8 +3,7 @@
 pub mod args;
 
 use muster_client::{
-    FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection,
-    listen_for_replies,
+    FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection, listen_for_replies,
 };
 
 use crate::commands::listen::args::ListenArgs;
@@ -21,15 +20,13 @@ async fn print_replies(
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let settings = cx.load_settings_if_any()?;
-    let schemas = cx.load_schemas(settings.as_ref())?;
+    let schemas = cx.load_schemas()?;
     let words =
         RequestWords { agent: args.agent.clone(), action: args.action.clone(), inputs: Vec::new() };
     let (ddl, action) = schemas.find_action(&words)?;
     form.check_outputs(action)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
-    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
+    let fleet = cx.connect(&TargetSelection::for_collective(None)).await?;
     let output = RequestOutput::new(form, filter, &args.output, action, cx);
     let request = ListenRequest {
         mailbox: &args.mailbox,

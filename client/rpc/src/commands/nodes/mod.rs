@@ -68,7 +68,7 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     args.named.add_to(&mut args.filters);
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let fleet = cx.connect(&target).await?;
     if !args.forget.is_empty() {
         return forget_nodes(&fleet, &args.forget, cx).await;
     }
@@ -169,7 +169,7 @@ pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResu
     args.node = cx.complete_node_name(args.node);
     let json = form::parse_json_form(&args.json)?;
     let target = TargetSelection::default();
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let fleet = cx.connect(&target).await?;
     if args.history || args.diff.is_some() {
         let history = read_history(&fleet, &args.node).await?;
         return node_history::show_history(&args, &history, json.as_ref(), cx);
@@ -199,7 +199,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
     let target = cx.read_target(&args.filters)?;
     let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
     let list = async {
-        let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+        let fleet = cx.connect(&target).await?;
         Ok::<_, Error>(list_registered(&fleet, &target, options).await?)
     };
     match list.await {

@@ -99,9 +99,9 @@ mod tests {
 
     use super::{CallerGrant, CommandContext, run};
     use crate::commands::org::args as org;
-    use crate::report::testing::printer;
+use crate::report::testing::printer;
+use crate::session::context::Configuration;
     use crate::session::environment::ProcessEnvironment;
-    use std::cell::OnceCell;
 
     use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
 
@@ -120,7 +120,7 @@ mod tests {
             config: None,
             context: None,
             environment: &environment,
-            loaded_settings: &OnceCell::new(),
+            configuration: &Configuration::default(),
             printer: &printer,
         };
         crate::commands::org::init::run(args, cx).unwrap();
@@ -162,7 +162,7 @@ mod tests {
             config: None,
             context: None,
             environment: &environment,
-            loaded_settings: &OnceCell::new(),
+            configuration: &Configuration::default(),
             printer: &printer,
         };
         let exit = run(&args, cx).unwrap();

@@ -4,10 +4,8 @@ pub mod args;
 pub mod output;
 
 use muster_calls::{CountOrPercent, choose_nodes};
-use muster_client::{FleetConnection, RequestReport};
-use muster_contract::permit::{
-    PermitAgent, PermitList, PermitPoolRow, PermitRelease, PoolMemberRow,
-};
+use muster_client::RequestReport;
+use muster_contract::permit::{PermitAgent, PermitList, PermitPoolRow, PermitRelease, PoolMemberRow};
 use muster_ddl::{Action as _, AgentContract as _};
 
 use crate::commands::permit::args::{PermitCommand, PermitReleaseArgs};
@@ -80,11 +78,10 @@ async fn query_pools(
     cx: CommandContext<'_>,
 ) -> Result<RequestReport> {
     let target = cx.read_target(filters)?.with_agent(PermitAgent::NAME)?;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let schemas = cx.load_configured_schemas()?;
     let inputs = pool.map(|pool| ("pool", pool));
     let plan = plan_action::<PermitList>(&schemas, inputs.as_slice())?;
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.locate(&target, &progress).await?;
     let mut report = RequestReport::empty(PermitAgent::NAME, PermitList::NAME);

@@ -6,7 +6,7 @@ pub mod output;
 use std::collections::BTreeSet;
 
 use muster_calls::{CallStats, ReceivedReply};
-use muster_client::{FleetConnection, NodeTrace, PingRequest, ResultGap, ping_nodes, reply_skew};
+use muster_client::{NodeTrace, PingRequest, ResultGap, ping_nodes, reply_skew};
 use muster_display::printer::PrintError;
 use muster_wire::identity::Identity;
 
@@ -27,7 +27,7 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     target.listen = args.timeout.or(target.listen);
     let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings()?;
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let verbose = cx.is_verbose();
     let request = PingRequest {
         target: &target,
@@ -73,7 +73,7 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
             cx.printer.print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
         }
     }
-    if target.discovery_source(Some(&settings))?.method().asks_fleet()
+    if target.discovery_source(Some(settings))?.method().asks_fleet()
         && request.expect.is_none()
         && let Some(absent) = cx.describe_absent(&target, found())
     {

@@ -63,8 +63,8 @@ pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResu
         (Some(creds), Some(account)) => (creds.clone(), account.clone()),
         (creds, account) => {
             let settings = cx.load_settings()?;
-            let creds = creds.clone().unwrap_or(settings.credentials);
-            (creds, account.clone().unwrap_or(settings.account))
+            let creds = creds.as_ref().unwrap_or(&settings.credentials);
+            (creds.clone(), account.as_ref().unwrap_or(&settings.account).clone())
         }
     };
     let signer = load_signer(&creds).map_err(FleetRequestError::from)?;
@@ -194,7 +194,7 @@ fn newest_account(
         AccountTrust::new(operator, &token)
             .map_err(|source| refused_error(path, BundleError::Account(source)))
     };
-    let configured = cx.load_settings().ok().map(|settings| settings.account);
+    let configured = cx.load_settings().ok().map(|settings| settings.account.clone());
     let given = args.account.as_deref().map(read_trust).transpose()?;
     let paths = configured.into_iter().chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
     let found = paths.filter_map(|path| read_trust(&path).ok());

@@ -38,7 +38,7 @@ pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResul
 }
 
 fn list_agents(args: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
-    let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
+    let schemas = cx.load_schemas()?;
     let json = form::parse_json_form(args)?;
     let document = PluginListDocument::new(&schemas.store);
     cx.print_result(json.as_ref(), &document, || render_agent_list(&schemas.store))?;
@@ -46,7 +46,7 @@ fn list_agents(args: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> CommandResult {
-    let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
+    let schemas = cx.load_schemas()?;
     let ddl = schemas.find_agent(&args.agent)?;
     match (form::parse_json_form(&args.json)?, args.markdown) {
         (Some(json), _) => cx.print_json(&PluginDocument::new(ddl), &json)?,
@@ -60,9 +60,9 @@ fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> CommandResult 
 async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?.with_agent(&args.agent)?;
     let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
+    let schemas = AgentSchemas::load(Some(settings))?;
     let plan = plan_action::<RpcutilDdl>(&schemas, &[("agent", &args.agent)])?;
-    let report = discover_and_ask(&plan, &target, &settings, true, cx).await?;
+    let report = discover_and_ask(&plan, &target, true, cx).await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
         cx.report_no_nodes(&target);
@@ -74,7 +74,7 @@ async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResu
     }
     let fetched = FetchedDdl::from_report(&args.agent, &report).map_err(FleetRequestError::from)?;
     let path =
-        DdlCache::for_settings(&settings).store_ddl(&fetched).map_err(FleetRequestError::from)?;
+        DdlCache::for_settings(settings).store_ddl(&fetched).map_err(FleetRequestError::from)?;
     let (name, version) = (fetched.ddl.name(), fetched.ddl.version().to_owned());
     let nodes = node_count_text(report.stats.ok);
     cx.printer

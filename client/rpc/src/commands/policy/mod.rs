@@ -32,8 +32,7 @@ pub async fn run(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResul
 
 async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
     let (agent, action) = args.request;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let schemas = cx.load_configured_schemas()?;
     // Finds names that do not exist, with suggestions.
     let words =
         RequestWords { agent: agent.clone(), action: Some(action.clone()), inputs: Vec::new() };
@@ -49,10 +48,8 @@ async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 fn check_policies(args: &PolicyCheckArgs, cx: CommandContext<'_>) -> CommandResult {
-    let settings = cx.load_settings_if_any()?;
-    let schemas = AgentSchemas::load(settings.as_ref())?;
-    let directory = settings.as_ref().map(|settings| settings.ddls.as_path());
-    let data = cx.load_data_sources(directory)?;
+    let schemas = AgentSchemas::load(cx.load_settings_if_any()?)?;
+    let data = cx.load_data_sources()?;
     let sources = data.declared_sources();
     let readings = read_paths(&args.paths, RuleVerdict::Deny)?;
     let mut findings = Vec::new();
@@ -109,8 +106,7 @@ fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Command
 
 /// Fails for an action that its agent does not have, with a suggestion. An agent that is not known here may exist on nodes: that is a warning.
 fn check_action_exists(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Result<()> {
-    let settings = cx.load_settings_if_any()?;
-    let schemas = cx.load_schemas(settings.as_ref())?;
+    let schemas = cx.load_schemas()?;
     let (agent, action) = (args.agent.to_string(), Some(args.action.to_string()));
     let words = RequestWords { agent, action, inputs: Vec::new() };
     match schemas.find_action(&words) {

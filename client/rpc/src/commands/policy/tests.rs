@@ -1,6 +1,5 @@
 //! `rpc policy` on real files: output and exit code.
 
-use std::cell::OnceCell;
 use std::fs;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use crate::cli::{Cli, Command, Deferred};
 use crate::commands::policy::{CommandContext, CommandResult, PolicyCommand, run};
 use crate::outcome::exit::CommandExitCode;
 use crate::report::testing::printer;
+use crate::session::context::Configuration;
 use crate::session::environment::ProcessEnvironment;
 
 const SERVICE: &str = "policy default deny\n\
@@ -50,12 +50,12 @@ fn try_rpc(line: &str, directory: &Path) -> (CommandResult, String, String) {
     let (printer, data, talk) = printer(VerbosityLevel::Normal);
     // The command works without a configuration file; the one of the user who runs the tests must not apply.
     let environment = ProcessEnvironment::default();
-    let (environment, loaded_settings) = (&environment, &OnceCell::new());
+    let (environment, configuration) = (&environment, &Configuration::default());
     let cx = CommandContext {
         config: None,
         context: None,
         environment,
-        loaded_settings,
+        configuration,
         printer: &printer,
     };
     let result = run_now(*command, cx);
@@ -276,7 +276,7 @@ fn invalid_test_files_are_errors_that_name_the_file() {
             config: None,
             context: None,
             environment: &ProcessEnvironment::default(),
-            loaded_settings: &OnceCell::new(),
+            configuration: &Configuration::default(),
             printer: &printer,
         };
         let error = run_now(*command, cx).unwrap_err();

@@ -22,9 +22,8 @@ impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` if there are none.
     pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>> {
         let target = TargetSelection::default().with_agent(ProvisionerAgent::NAME)?;
-        let settings = cx.load_settings()?;
-        let schemas = cx.load_schemas(Some(&settings))?;
-        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let schemas = cx.load_configured_schemas()?;
+        let fleet = cx.connect(&target).await?;
         let progress = ProgressReporter::new(cx.printer, false);
         let hosts = fleet.locate(&target, &progress).await?.nodes;
         if hosts.is_empty() {

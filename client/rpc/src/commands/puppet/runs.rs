@@ -116,17 +116,15 @@ async fn run_round(
 ) -> Result<PuppetRunsReport> {
     let (cx, PuppetRolloutArgs { options, job, filters, .. }) = (output.cx, rollout.args);
     let target = cx.read_target(filters)?.with_agent(PuppetAgent::NAME)?;
-    let settings = cx.load_settings_if_any()?;
-    let schemas = cx.load_schemas(settings.as_ref())?;
+    let schemas = cx.load_schemas()?;
     let mut inputs = options.to_inputs();
     inputs.extend(rollout.limit.map(|limit| ("limit", limit.to_string())));
     let inputs: Vec<_> = inputs.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let plan = plan_action::<PuppetRunOnce>(&schemas, &inputs)?;
-    let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let source = target.discovery_source(Some(&settings))?;
-    target.check_required_filter(&source, plan.action, &settings)?;
+    let settings = cx.settings()?;
+    target.check_required_filter(plan.action, settings)?;
 
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let limit = rollout.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     output.log_limit(limit);
     output.log_message("Discovering hosts to run");
@@ -165,10 +163,10 @@ async fn run_round(
         let concurrency = rollout.limit.map(|limit| format!("{limit} at a time"));
         let concurrency = concurrency.unwrap_or_else(|| "all at once".to_owned());
         let (count, names) = (node_count_text(nodes.len()), list_sample_nodes(&nodes));
-        let scope = describe_change(&settings, &target, &plan);
+        let scope = describe_change(settings, &target, &plan);
         format!("Plan: puppet runs on {count}, {concurrency}: {names}\n{scope}")
     };
-    cx.confirm_request(&settings, (false, nodes.len(), rollout.yes), preview).await?;
+    cx.confirm_request((false, nodes.len(), rollout.yes), preview).await?;
 
     let order: Vec<(Identity, Uuid)> =
         order.into_iter().map(|node| (node, Uuid::now_v7())).collect();
@@ -215,15 +213,14 @@ async fn resume_job(
 ) -> CommandResult {
     let cx = output.cx;
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let schemas = cx.load_configured_schemas()?;
     let plan = plan_action::<PuppetRunOnce>(&schemas, &[])?;
     let (silence, timeout) = (options.deadline, options.timeout);
     // Checks that the job can be resumed before anything is written to it.
     let job = store.load_job(reference)?;
     remaining_rollout(&job, silence, Duration::ZERO)?;
     let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     fleet.check_job(&job)?;
     let (job, journal) = store.resume_job(&job.header.id, unix_millis_now())?;
     let wait = run_timeout(&plan, timeout) + fleet.reply_grace_time();

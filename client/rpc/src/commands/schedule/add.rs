@@ -1,7 +1,7 @@
 //! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
 
 use muster_base::unix_millis_now;
-use muster_client::{FleetConnection, FleetRequestError, RpcSettings, load_offline_signer};
+use muster_client::{FleetRequestError, RpcSettings, load_offline_signer};
 use muster_contract::schedule::{ScheduleAdd, ScheduleAddInput};
 use muster_schedule::{ScheduleError, ScheduleSpec};
 use muster_wire::Millis;
@@ -49,21 +49,21 @@ impl CommandError for ScheduleSignError {
 
 pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let settings = cx.settings()?;
+    let schemas = cx.load_schemas()?;
     let schedule = build_schedule(&args.words, &args.spec, &schemas, cx).await?;
     let now = unix_millis_now();
     let expires_at = check_end(args.spec.until.unwrap_or_default().millis(now), now)?;
-    check_filter(&schedule, &settings)?;
-    let fleet = FleetConnection::connect(&settings, &schedule.target).await?;
+    check_filter(&schedule, settings)?;
+    let fleet = cx.connect(&schedule.target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let nodes = fleet.locate(&schedule.target, &progress).await?.nodes;
     let preview =
         || render_schedule_question(&args.name, &schedule.compiled, nodes.len(), expires_at);
     let conditions = (schedule.read_only, nodes.len(), args.yes);
-    cx.confirm_request(&settings, conditions, preview).await?;
+    cx.confirm_request(conditions, preview).await?;
     let signed = (&args.name, &schedule.spec);
-    let grant = sign_schedule(signed, fleet.collective(), expires_at, &settings)?;
+    let grant = sign_schedule(signed, fleet.collective(), expires_at, settings)?;
     let input = ScheduleAddInput { grant, replace: args.replace.then_some(true) };
     let added = fleet.client.call_scheduler::<ScheduleAdd>(&input).await?;
     let document = ScheduleDocument { schema: "muster.schedule.added.v1", output: &added };

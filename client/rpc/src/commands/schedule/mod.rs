@@ -132,7 +132,7 @@ async fn connect(
     cx: CommandContext<'_>,
 ) -> Result<FleetConnection> {
     let target = TargetSelection::from_filter(NodeFilter::default(), collective);
-    Ok(FleetConnection::connect(&cx.load_settings()?, &target).await?)
+    Ok(cx.connect(&target).await?)
 }
 
 /// Asks the service, and prints its answer as a document or as text.

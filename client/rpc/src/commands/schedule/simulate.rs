@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_base::{duration_millis, unix_millis_now};
-use muster_client::{AgentSchemas, FleetConnection, TargetSelection};
+use muster_client::{AgentSchemas, TargetSelection};
 use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShow, ScheduleShowInput};
 use muster_schedule::{
     CompiledSchedule, ScheduleSeat, SeatList, SimulationInput, simulate_schedule,
@@ -40,7 +40,7 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
     let now = unix_millis_now();
     let end = args.spec.until.map(|until| check_end(until.millis(now), now)).transpose()?;
     let KnownSchedule { schedule, target, mut seats, expected } = read_schedule(&args, cx).await?;
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let nodes = fleet.locate(&target, &progress).await?.nodes;
     if nodes.is_empty() {
@@ -80,8 +80,7 @@ async fn read_schedule(
         }
         return fetch_named(name, spec.target.clone(), cx).await;
     }
-    let settings = cx.load_settings()?;
-    let schemas = cx.load_schemas(Some(&settings))?;
+    let schemas = cx.load_configured_schemas()?;
     let words = without_name(&args.words, &schemas);
     let NewSchedule { compiled: schedule, target, .. } =
         build_schedule(words, spec, &schemas, cx).await?;

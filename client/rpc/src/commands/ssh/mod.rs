@@ -98,7 +98,7 @@ pub async fn run(args: SshArgs, cx: CommandContext<'_>) -> CommandResult {
         let (limits, pause) = (RolloutLimits::default(), Duration::ZERO);
         let preview = RolloutPreview { request: ("ssh", &command), nodes: &found, limits, pause };
         let conditions = (false, nodes.len(), args.yes);
-        cx.confirm_request(&cx.load_settings()?, conditions, || preview.render_text()).await?;
+        cx.confirm_request(conditions, || preview.render_text()).await?;
         return many::run_on_all(&targets, skipped, arguments, args.parallel, cx).await;
     }
     Ok(CommandExitCode::from_verdict(skipped == 0))
@@ -127,7 +127,7 @@ impl<'a> SshSession<'a> {
         args.named.add_to(&mut filters);
         let target = cx.read_target(&filters)?;
         let settings = cx.load_settings()?;
-        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let fleet = cx.connect(&target).await?;
         let found = fleet.locate(&target, &MessagePrinter(cx.printer)).await?;
         cx.remember_discovered(&target, &found.nodes);
         if found.nodes.is_empty() {

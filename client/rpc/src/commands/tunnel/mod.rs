@@ -75,8 +75,7 @@ impl CommandError for TunnelError {
 const PUSH_HINT: &str = "the organisation is older than tunnels: run `rpc org push`, which gives its users the permission, and connect again";
 
 pub async fn run(args: TunnelArgs, cx: CommandContext<'_>) -> CommandResult {
-    let settings = cx.load_settings()?;
-    let fleet = FleetConnection::connect(&settings, &TargetSelection::default()).await?;
+    let fleet = cx.connect(&TargetSelection::default()).await?;
     let dialer = TunnelDialer::new(&fleet, cx.complete_node_name(args.node), args.port);
     if args.stdio {
         return carry_stdio(&dialer).await;

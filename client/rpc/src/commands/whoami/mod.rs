@@ -15,7 +15,7 @@ use crate::session::form;
 pub fn run(args: &WhoamiArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let origin = cx.config_selection().select()?.origin;
-    print_caller(&settings, origin, &args.json, cx)
+    print_caller(settings, origin, &args.json, cx)
 }
 
 /// Returns [`CommandExitCode::Local`] if nodes reject its credentials.
