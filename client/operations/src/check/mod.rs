@@ -10,8 +10,8 @@ mod rules;
 use std::time::{Duration, Instant};
 
 use muster_client::{
-    FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located, NodeListOptions,
-    RequestObserver, RequestPlan, TargetSelection, list_registered,
+    FleetConnection, FleetRequest, FleetRequestError, Located, NodeListOptions, RequestObserver,
+    RequestPlan, TargetSelection, list_registered,
 };
 use muster_wire::identity::Identity;
 
@@ -52,10 +52,7 @@ pub async fn run_check(
         add_expected_nodes(fleet, check.target, &mut found).await?;
     }
     let request = FleetRequest { timeout: check.timeout, ..FleetRequest::new(check.plan) };
-    let mut recorder = JobRecorder::new(None, observer);
-    let report = fleet
-        .run_request::<FleetRequestError>(request, found, &mut recorder, observer, |_| Ok(()))
-        .await?;
+    let report = fleet.ask(request, found, observer).await?;
     Ok(CheckReport::from_request(check.command, &report, start.elapsed()))
 }
 

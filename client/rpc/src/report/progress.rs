@@ -28,11 +28,6 @@ impl<'a> ProgressReporter<'a> {
         Self { printer, enabled, bar: RefCell::new(ProgressBar::hidden()) }
     }
 
-    /// The printer for other messages.
-    pub fn printer(&self) -> &'a OutputPrinter {
-        self.printer
-    }
-
     /// Hides the bar while `print` writes.
     pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         let bar = self.bar.borrow().clone();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use muster_client::{
-    AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located,
-    NodeReply, RequestPlan, RequestReport, RequestWords, TargetSelection,
+    AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, Located, NodeReply,
+    RequestPlan, RequestReport, RequestWords, TargetSelection,
 };
 use muster_ddl::{Action, AgentContract as _};
 use muster_wire::identity::Identity;
@@ -43,10 +43,7 @@ pub async fn ask_nodes(
     found: Located,
     progress: &ProgressReporter<'_>,
 ) -> Result<RequestReport> {
-    let messages = MessagePrinter(progress.printer());
-    let mut recorder = JobRecorder::new(None, &messages);
-    let request = FleetRequest::new(plan);
-    fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
+    Ok(fleet.ask(FleetRequest::new(plan), found, progress).await?)
 }
 
 pub async fn ask_node(

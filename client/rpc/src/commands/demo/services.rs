@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_client::{
-    AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, JobRecorder, Located,
-    NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection, list_registered,
+    AgentSchemas, FleetConnection, FleetRequest, Located, NodeListOptions, RequestPlan,
+    RequestWords, RpcSettings, TargetSelection, list_registered,
 };
 use muster_contract::service::{ServiceAgent, ServiceStart};
 use muster_ddl::{Action as _, AgentContract as _};
@@ -51,16 +51,7 @@ pub async fn start_services(
         for nodes in nodes.chunks(NODES_PER_REQUEST) {
             let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
             let target = Located::from_names(named.clone());
-            let mut recorder = JobRecorder::new(None, &());
-            let report = fleet
-                .run_request::<FleetRequestError>(
-                    FleetRequest::new(&plan),
-                    target,
-                    &mut recorder,
-                    &(),
-                    |_| Ok(()),
-                )
-                .await?;
+            let report = fleet.ask(FleetRequest::new(&plan), target, &()).await?;
             let started: BTreeSet<Identity> = report
                 .replies
                 .iter()
