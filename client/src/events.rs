@@ -1,6 +1,7 @@
 //! Follows the events of the fleet until there are enough, the time is up, or the user interrupts. Shows nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::time::Duration;
 
 use muster_calls::EventArrival;
@@ -9,7 +10,7 @@ use muster_wire::identity::Identity;
 
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
-use crate::interrupt::InterruptListener;
+use crate::interrupt::{InterruptListener, wait_for_time};
 
 /// Which events to show, and how long.
 #[derive(Debug, Clone, Default)]
@@ -68,13 +69,7 @@ pub async fn follow_events<E: From<FleetRequestError>>(
     on_start(EventStart::Subscribed).await?;
     let mut summary = EventSummary::default();
     let mut interrupt = InterruptListener::listen();
-    let timeout = async {
-        match selection.time {
-            Some(time) => tokio::time::sleep(time).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(timeout);
+    let mut timeout = pin!(wait_for_time(selection.time));
     while selection.count.is_none_or(|count| summary.shown < count) {
         let next = tokio::select! {
             next = listener.next() => next,

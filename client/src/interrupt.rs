@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::select_all;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -70,6 +71,14 @@ impl InterruptListener {
             INTERRUPTED.store(true, Ordering::Release);
         }
         self.interrupted.store(true, Ordering::Release);
+    }
+}
+
+/// Waits this long; without a time, forever.
+pub(crate) async fn wait_for_time(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Waits for replies to requests that other processes sent. Shows nothing.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use muster_base::unix_millis_now;
@@ -11,7 +12,7 @@ use uuid::Uuid;
 use crate::collect::{ReportBuilder, ReportUpdate};
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
-use crate::interrupt::InterruptListener;
+use crate::interrupt::{InterruptListener, wait_for_time};
 use crate::report::{RequestReport, RequestStats, ResultGap};
 use crate::rollout::FleetRequestUpdate;
 
@@ -55,13 +56,7 @@ pub async fn listen_for_replies<E: From<FleetRequestError>>(
     let mut builder = ReportBuilder::new(ddl.name(), action, 0, stats);
     let mut interrupt = InterruptListener::listen();
     // Without a limit, nothing but replies and the user end the wait.
-    let timeout = async {
-        match request.time {
-            Some(time) => tokio::time::sleep(time).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(timeout);
+    let mut timeout = pin!(wait_for_time(request.time));
     while builder.stats().expected_replies.is_none() || builder.stats().wants_more() {
         let event = tokio::select! {
             event = listener.next() => event,

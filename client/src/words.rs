@@ -14,6 +14,13 @@ pub struct RequestWords {
 }
 
 impl RequestWords {
+    /// The words for an action with these inputs.
+    pub fn new(agent: &str, action: Option<&str>, inputs: &[(&str, &str)]) -> Self {
+        let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let inputs = inputs.iter().map(own).collect();
+        Self { agent: agent.to_owned(), action: action.map(str::to_owned), inputs }
+    }
+
     /// Parses the words. The first word after the agent is an action unless it contains a `=`.
     pub fn parse(agent: &str, words: &[String]) -> Result<Self, FleetRequestError> {
         let (action, pairs) = match words.split_first() {

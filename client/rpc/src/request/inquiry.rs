@@ -31,8 +31,7 @@ pub fn plan_named_action<'a>(
     action: &str,
     inputs: &[(&str, &str)],
 ) -> Result<RequestPlan<'a>, FleetRequestError> {
-    let inputs = inputs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let words = RequestWords { agent: agent.to_owned(), action: Some(action.to_owned()), inputs };
+    let words = RequestWords::new(agent, Some(action), inputs);
     let (ddl, action) = schemas.find_action(&words)?;
     RequestPlan::new(ddl, action, &words.inputs)
 }

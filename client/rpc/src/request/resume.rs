@@ -46,11 +46,7 @@ impl EarlierJob {
 
     /// Agent and action of the job, without inputs.
     pub fn request_words(&self) -> RequestWords {
-        RequestWords {
-            agent: self.job.header.agent.clone(),
-            action: Some(self.job.header.action.clone()),
-            inputs: Vec::new(),
-        }
+        RequestWords::new(&self.job.header.agent, Some(&self.job.header.action), &[])
     }
 
     /// The nodes to ask, if agent and action are the same.

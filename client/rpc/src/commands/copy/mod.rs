@@ -146,12 +146,7 @@ impl<'a> PreparedCopy<'a> {
         let filters = node_filters(&args.filters, node)?;
         let target = cx.read_target(&filters)?.with_agent(FilecopyAgent::NAME)?;
         let schemas = cx.load_configured_schemas()?;
-        let words = RequestWords {
-            agent: FilecopyAgent::NAME.to_owned(),
-            action: Some(action.to_owned()),
-            inputs: Vec::new(),
-        };
-        let (_, schema) = schemas.find_action(&words)?;
+        let (_, schema) = schemas.find_action(&RequestWords::new(FilecopyAgent::NAME, Some(action), &[]))?;
         target.check_required_filter(schema, cx.settings()?)?;
         Ok(Self { target, json, args, cx })
     }

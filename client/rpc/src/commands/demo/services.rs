@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_client::{
-    AgentSchemas, FleetConnection, FleetRequest, Located, NodeListOptions, RequestPlan,
-    RequestWords, RpcSettings, TargetSelection, list_registered,
+    AgentSchemas, FleetConnection, FleetRequest, Located, NodeListOptions, RpcSettings,
+    TargetSelection, list_registered,
 };
 use muster_contract::service::{ServiceAgent, ServiceStart};
 use muster_ddl::{Action as _, AgentContract as _};
@@ -15,6 +15,7 @@ use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
 
 use crate::commands::demo::error::DemoError;
+use crate::request::inquiry::plan_action;
 
 /// Nodes in one request, so that a small machine does not start too many programs at once.
 const NODES_PER_REQUEST: usize = 25;
@@ -44,10 +45,7 @@ pub async fn start_services(
     let mut failed = FailedServices::default();
     let mut count = 0;
     for (service, nodes) in services {
-        let words = [ServiceStart::NAME.to_owned(), format!("service={service}")];
-        let words = RequestWords::parse(ServiceAgent::NAME, &words)?;
-        let (ddl, action) = schemas.find_action(&words)?;
-        let plan = RequestPlan::new(ddl, action, &words.inputs)?;
+        let plan = plan_action::<ServiceStart>(&schemas, &[("service", *service)])?;
         for nodes in nodes.chunks(NODES_PER_REQUEST) {
             let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
             let target = Located::from_names(named.clone());

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::jobs::{JobStore, SavedJob, SavedJobError};
+use muster_client::jobs::{JobHeader, JobStore, SavedJob, SavedJobError};
 use muster_client::{
     AgentSchemas, FleetRequest, JobRecorder, Located, RequestPlan, RequestReport, RequestWords,
     ResultGap, TargetSelection, request_noop,
@@ -95,11 +95,8 @@ fn plan_undo<'a>(
     request: &str,
     args: &JobUndoArgs,
 ) -> Result<RequestPlan<'a>> {
-    let words = RequestWords {
-        agent: job.header.agent.clone(),
-        action: Some(job.header.action.clone()),
-        inputs: vec![(UNDO_INPUT.to_owned(), request.to_owned())],
-    };
+    let JobHeader { agent, action, .. } = &job.header;
+    let words = RequestWords::new(agent, Some(action), &[(UNDO_INPUT, request)]);
     let (ddl, action) = schemas.find_action(&words)?;
     if action.find_input(UNDO_INPUT).is_none() {
         let (agent, action) = (words.agent, action.name().to_owned());

@@ -21,8 +21,7 @@ async fn print_replies(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let schemas = cx.load_schemas()?;
-    let words =
-        RequestWords { agent: args.agent.clone(), action: args.action.clone(), inputs: Vec::new() };
+    let words = RequestWords::new(&args.agent, args.action.as_deref(), &[]);
     let (ddl, action) = schemas.find_action(&words)?;
     form.check_outputs(action)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;

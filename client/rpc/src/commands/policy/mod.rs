@@ -34,9 +34,7 @@ async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
     let (agent, action) = args.request;
     let schemas = cx.load_configured_schemas()?;
     // Finds names that do not exist, with suggestions.
-    let words =
-        RequestWords { agent: agent.clone(), action: Some(action.clone()), inputs: Vec::new() };
-    schemas.find_action(&words)?;
+    schemas.find_action(&RequestWords::new(&agent, Some(&action), &[]))?;
     let inputs = [("agent", agent.as_str()), ("action", action.as_str())];
     let result = query_nodes::<ConfigWho>(&args.query, &inputs, cx).await?;
     let rows = output::read_callers(&result.report);
@@ -107,8 +105,7 @@ fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Command
 /// Fails for an action that its agent does not have, with a suggestion. An agent that is not known here may exist on nodes: that is a warning.
 fn check_action_exists(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Result<()> {
     let schemas = cx.load_schemas()?;
-    let (agent, action) = (args.agent.to_string(), Some(args.action.to_string()));
-    let words = RequestWords { agent, action, inputs: Vec::new() };
+    let words = RequestWords::new(args.agent.as_str(), Some(args.action.as_str()), &[]);
     match schemas.find_action(&words) {
         Ok(_) => Ok(()),
         Err(error @ FleetRequestError::UnknownAgent { .. }) => {
