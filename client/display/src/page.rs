@@ -92,7 +92,7 @@ pub fn label_line(indent: usize, width: usize, label: impl Display, value: impl 
 }
 
 /// Cells of fixed widths, a space apart, for lines that are printed as they arrive.
-pub fn fixed_cells<const N: usize>(widths: [usize; N], cells: [impl AsRef<str>; N]) -> String {
+pub fn fixed_cells<const N: usize>(widths: [usize; N], cells: &[impl AsRef<str>; N]) -> String {
     let padded = cells.iter().zip(widths).map(|(cell, width)| pad_end(cell.as_ref(), width));
     padded.collect::<Vec<_>>().join(" ")
 }

@@ -8,14 +8,13 @@ mod read;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use muster_display::printer::{OutputPrinter, VerbosityLevel};
 use muster_operations::ssh::SshProgram;
 
 #[cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "each name is the folder of a command")
 )]
-use muster_display::printer::{OutputPrinter, VerbosityLevel};
-
 use crate::commands::*;
 use crate::flags::values::ColorMode;
 use crate::flags::{filters, request};

@@ -140,7 +140,7 @@ pub fn render_record(fields: &Map<String, Value>) -> String {
     };
     let mut page = TextPage::default();
     let cells = [&*field_text("time"), &field_text("verdict"), &field_text("caller"), &action];
-    page.push_text(fixed_cells([0, 8, 12, 20], cells));
+    page.push_text(fixed_cells([0, 8, 12, 20], &cells));
     for field in ["statuscode", "reason", "rule", "count"] {
         if fields.contains_key(field) {
             page.push_text(format_args!(" {field}={}", field_text(field)));

@@ -73,10 +73,8 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
     for node in &overview.nodes {
         page.push_gap();
         for entry in &node.history {
-            let cells = fixed_cells(
-                [20, 9, 0],
-                [&entry.step, &entry.what, &entry.words].map(NodeText::line),
-            );
+            let cells = [&entry.step, &entry.what, &entry.words].map(NodeText::line);
+            let cells = fixed_cells([20, 9, 0], &cells);
             page.push_line(format_args!("{}  {cells}", format_millis(entry.at)));
         }
     }
