@@ -2,14 +2,16 @@
 //!
 //! Sends no data over the connections that it opens. ICMP echo requests are sent by the system's `ping`.
 
-mod actions;
+mod connect;
+mod dns;
+mod ping;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, NoState, StatelessPlugin};
-use muster_contract::nettest::{NettestAgent, NettestConnect, NettestDns, NettestPing};
+use std::time::Duration;
 
-use actions::{connect, dns, ping};
+use muster_api::{Agent, AgentError, CallContext, NoState, StatelessPlugin};
+use muster_contract::nettest::{NettestAgent, NettestConnect, NettestDns, NettestPing};
 
 /// The agent `nettest`.
 #[derive(Debug, Default, Clone, Copy)]
@@ -28,4 +30,14 @@ impl StatelessPlugin for NettestPlugin {
             .ending_at_deadline(NettestPing)
             .build()
     }
+}
+
+/// The requested timeout, limited by the remaining time of the call.
+fn effective_timeout(cx: &CallContext, seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(cx.time_left())
+}
+
+/// Rounds to a useful precision in milliseconds.
+fn round_millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
