@@ -10,7 +10,9 @@ use std::time::Duration;
 use muster_base::{error_chain, unix_millis_now};
 use muster_contract::nrpe::{CheckState, NrpeAgent, NrpeRunCommand};
 use muster_ddl::AgentContract as _;
-use muster_operations::check::{CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, PassiveResult, run_check};
+use muster_operations::check::{
+    CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, PassiveResult, run_check,
+};
 
 use crate::commands::check::args::CheckArgs;
 use crate::commands::check::output::{

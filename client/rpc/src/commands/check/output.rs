@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 
 use muster_contract::nrpe::{CheckState, PerfMetric, parse_perfdata};
 use muster_display::printable::escape_to_line;
-use muster_operations::check::{CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata};
+use muster_operations::check::{
+    CheckOutcome, CheckReport, NodeCheckResult, PerfSummary, summarize_perfdata,
+};
 use serde::Serialize;
 
 /// Most bytes of the text: monitoring systems read 4 to 8 KB.

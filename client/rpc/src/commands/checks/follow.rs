@@ -15,7 +15,10 @@ use muster_contract::nrpe::{
     CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
 };
 use muster_display::count_text;
-use muster_operations::check::{DeliveryReport, FleetCheckList, PassiveQueue, PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, describe_refused};
+use muster_operations::check::{
+    DeliveryReport, FleetCheckList, PassiveQueue, PassiveResult, PassiveSink, PassiveSinkError,
+    PassiveWork, RefusedResult, describe_refused,
+};
 use muster_wire::event::FleetEvent;
 use serde_json::Value;
 use tokio::sync::Notify;

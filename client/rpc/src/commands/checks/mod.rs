@@ -6,7 +6,10 @@ pub mod output;
 
 use muster_base::unix_millis_now;
 use muster_client::{FleetConnection, TargetSelection};
-use muster_contract::nrpe::{NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger, NrpeUnacknowledge};
+use muster_contract::nrpe::{
+    NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger,
+    NrpeUnacknowledge,
+};
 use muster_ddl::{Action as _, AgentContract as _};
 use muster_operations::check::{FleetCheckList, list_recorded_checks};
 

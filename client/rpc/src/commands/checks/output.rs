@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use muster_base::format_duration;
 use muster_contract::nrpe::{CheckCounts, CheckState};
-use muster_display::{TextPage, count_text, node_count_text};
 use muster_display::table::Table;
+use muster_display::{TextPage, count_text, node_count_text};
 use muster_operations::check::{FleetCheck, FleetCheckList};
 use muster_wire::identity::Identity;
 use serde::Serialize;

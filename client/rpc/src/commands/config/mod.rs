@@ -5,12 +5,12 @@ pub mod output;
 
 use std::path::Path;
 
+use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
+use muster_ddl::{Action as _, AgentContract as _};
 use muster_operations::deploy::{
     DeployChange, DeployDirectory, DeployDirectoryError, DeployRequest, NodeDeployResult,
     deploy_config,
 };
-use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
-use muster_ddl::{Action as _, AgentContract as _};
 use muster_operations::{BatchPace, NodeResults};
 use muster_policy::{GROUPS_FILE_NAME, PolicySet, PolicySource, RuleVerdict};
 

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
 use muster_client::{FleetConnection, Located, RequestWords, TargetSelection};
+use muster_contract::filecopy::FilecopyAgent;
+use muster_ddl::AgentContract as _;
 use muster_operations::BatchPace;
 use muster_operations::copy::{
     CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
     PushRequest, fetch_file, push_file,
 };
-use muster_contract::filecopy::FilecopyAgent;
-use muster_ddl::AgentContract as _;
 
 use crate::commands::copy::args::CopyArgs;
 use crate::commands::copy::output::{CopyDirection, CopyView};
@@ -146,7 +146,8 @@ impl<'a> PreparedCopy<'a> {
         let filters = node_filters(&args.filters, node)?;
         let target = cx.read_target(&filters)?.with_agent(FilecopyAgent::NAME)?;
         let schemas = cx.load_configured_schemas()?;
-        let (_, schema) = schemas.find_action(&RequestWords::new(FilecopyAgent::NAME, Some(action), &[]))?;
+        let (_, schema) =
+            schemas.find_action(&RequestWords::new(FilecopyAgent::NAME, Some(action), &[]))?;
         target.check_required_filter(schema, cx.settings()?)?;
         Ok(Self { target, json, args, cx })
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use indicatif::BinaryBytes;
 use muster_base::{NodeText, duration_millis, format_duration};
-use muster_display::{TextPage, node_count_text};
 use muster_display::printer::{BAD, HINT};
+use muster_display::{TextPage, node_count_text};
 use muster_operations::copy::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;

@@ -67,8 +67,8 @@ mod tests {
     use super::{CommandContext, FilterCommand, run};
     use crate::flags::filters::{ConditionArgs, FilterArgs};
     use crate::outcome::exit::CommandExitCode;
-use crate::report::testing::printer;
-use crate::session::context::Configuration;
+    use crate::report::testing::printer;
+    use crate::session::context::Configuration;
     use crate::session::environment::ProcessEnvironment;
 
     #[test]

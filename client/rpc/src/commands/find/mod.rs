@@ -40,7 +40,9 @@ pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let started = Instant::now();
     let mut unanswered = UnansweredNodes::new();
-    let located = if let Some(located) = locate_offline(&target, settings, &MessagePrinter(cx.printer)).await? {
+    let located = if let Some(located) =
+        locate_offline(&target, settings, &MessagePrinter(cx.printer)).await?
+    {
         located
     } else {
         let fleet = cx.connect(&target).await?;

@@ -11,7 +11,6 @@ use muster_display::{list_first_nodes, node_count_text};
 use muster_filter::SelectExpression;
 use muster_wire::identity::Identity;
 
-
 use crate::flags::filters::FilterArgs;
 use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::{ask_nodes, plan_action};

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use muster_client::{FleetConnection, TargetSelection, list_documents, show_registered};
 use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
 use muster_display::count_text;
-use muster_operations::ansible::{AnsibleHostError, AnsibleOptions, ansible_host, build_ansible_inventory};
+use muster_operations::ansible::{
+    AnsibleHostError, AnsibleOptions, ansible_host, build_ansible_inventory,
+};
 use muster_wire::identity::Identity;
 
 use crate::commands::inventory::args::AnsibleArgs;

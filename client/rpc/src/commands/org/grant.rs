@@ -99,8 +99,8 @@ mod tests {
 
     use super::{CallerGrant, CommandContext, run};
     use crate::commands::org::args as org;
-use crate::report::testing::printer;
-use crate::session::context::Configuration;
+    use crate::report::testing::printer;
+    use crate::session::context::Configuration;
     use crate::session::environment::ProcessEnvironment;
 
     use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};

@@ -5,7 +5,9 @@ pub mod output;
 
 use muster_calls::{CountOrPercent, choose_nodes};
 use muster_client::RequestReport;
-use muster_contract::permit::{PermitAgent, PermitList, PermitPoolRow, PermitRelease, PoolMemberRow};
+use muster_contract::permit::{
+    PermitAgent, PermitList, PermitPoolRow, PermitRelease, PoolMemberRow,
+};
 use muster_ddl::{Action as _, AgentContract as _};
 
 use crate::commands::permit::args::{PermitCommand, PermitReleaseArgs};
