@@ -9,7 +9,8 @@ use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use crate::report::{NodeReply, RequestReport, RequestStats, ResultGap};
+use crate::node_reply::NodeReply;
+use crate::report::{RequestReport, RequestStats, ResultGap};
 
 /// A report that accumulates over batches.
 #[derive(Debug)]

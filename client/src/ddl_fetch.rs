@@ -117,7 +117,8 @@ mod tests {
     use serde_json::json;
 
     use super::{DdlFetchError, FetchedDdl};
-    use crate::report::{NodeReply, RequestReport, RequestStats};
+    use crate::node_reply::NodeReply;
+    use crate::report::{RequestReport, RequestStats};
 
     fn text(version: &str) -> String {
         json!({"metadata": {"name": "disk", "version": version}, "actions": []}).to_string()

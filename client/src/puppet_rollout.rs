@@ -9,9 +9,9 @@ use muster_ddl::ActionSchema;
 
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
+use crate::node_reply::NodeReply;
 use crate::puppet_runs::{EndedRun, PuppetRunsReport};
 use crate::recorder::JobRecorder;
-use crate::report::NodeReply;
 use crate::run_log::{RunLogLine, RunLogTracker};
 
 /// How often delayed log lines are checked.

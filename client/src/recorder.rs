@@ -6,8 +6,8 @@ use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 use muster_base::unix_millis_now;
 use muster_wire::identity::Identity;
 
+use crate::node_reply::NodeReply;
 use crate::observer::{RequestEvent, RequestObserver};
-use crate::report::NodeReply;
 
 /// Writes events to a journal, if there is one.
 #[derive(Debug)]

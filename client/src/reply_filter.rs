@@ -15,7 +15,7 @@ use muster_filter::{
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value, json};
 
-use crate::report::NodeReply;
+use crate::node_reply::NodeReply;
 
 /// A boolean function of a reply, without arguments.
 type OutcomeFunction = fn(&NodeReply) -> bool;

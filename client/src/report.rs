@@ -5,17 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::jobs::{JobReply, RequestOutcome};
-use muster_base::NodeText;
-use muster_calls::{ConnectionDisturbance, ReceivedReply, RolloutStopReason};
+use crate::jobs::RequestOutcome;
+use crate::node_reply::NodeReply;
+use muster_calls::{ConnectionDisturbance, RolloutStopReason};
 use muster_ddl::ActionSchema;
 use muster_ddl::aggregate::{OutputSummary, ReplySummarizer};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use muster_wire::trace::{StageTiming, TraceContext};
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use muster_wire::trace::TraceContext;
 
 /// The complete result of one request.
 #[derive(Debug, Clone, Default)]
@@ -77,96 +75,6 @@ impl RequestReport {
         self.job = self.job.or(other.job);
         self.stop = self.stop.or(other.stop);
         self
-    }
-}
-
-/// The output of `puppetral` with the content of a changed file.
-const DIFF_OUTPUT: &str = "diff";
-
-/// One node's reply.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NodeReply {
-    /// The sender.
-    pub node: Identity,
-    /// The status.
-    pub status: ReplyStatus,
-    /// The status message of the node.
-    pub message: NodeText,
-    /// The reason of a failure, with details.
-    pub reason: Option<ReplyReason>,
-    /// The action's outputs.
-    pub data: Map<String, Value>,
-    /// How long the action ran on the node, in milliseconds.
-    pub took: Millis,
-    /// Stage timings, if the request was traced.
-    pub trace: Option<NodeTrace>,
-}
-
-impl From<&NodeReply> for JobReply {
-    fn from(reply: &NodeReply) -> Self {
-        Self {
-            sender: reply.node.clone(),
-            statuscode: reply.status,
-            statusmsg: reply.message.clone(),
-            reason: reply.reason.clone(),
-            took_ms: reply.took,
-            data: record_outputs(&reply.data),
-            data_omitted: None,
-        }
-    }
-}
-
-/// The outputs that a job keeps. A diff shows the content of a file, of which jobs and audit records keep digests only.
-fn record_outputs(outputs: &Map<String, Value>) -> Map<String, Value> {
-    let mut recorded = outputs.clone();
-    recorded.retain(|name, _| name != DIFF_OUTPUT);
-    recorded
-}
-
-/// Timings of a request to one node and its reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeTrace {
-    /// The node's own stage timings.
-    pub stages: Vec<StageTiming>,
-    /// Time from the request to the verified reply.
-    pub after: Duration,
-    /// Verification time of the reply; part of `after`.
-    pub verifying: Duration,
-}
-
-impl NodeTrace {
-    /// The remaining time: network, and queues at the broker.
-    pub fn network_time(&self) -> Duration {
-        let stages = self.stages.iter().map(|stage| stage.us).fold(0, u64::saturating_add);
-        self.after.saturating_sub(self.verifying).saturating_sub(Duration::from_micros(stages))
-    }
-}
-
-impl NodeReply {
-    /// Converts a verified reply; `data` are its outputs, redacted.
-    pub(crate) fn new(answer: ReceivedReply, data: Map<String, Value>) -> Self {
-        let ReceivedReply { reply, after, verifying, .. } = answer;
-        let trace = NodeTrace { stages: reply.stages, after: after + verifying, verifying };
-        Self {
-            node: reply.sender,
-            status: reply.statuscode,
-            message: reply.statusmsg,
-            reason: reply.reason,
-            data,
-            took: reply.took,
-            trace: (!trace.stages.is_empty()).then_some(trace),
-        }
-    }
-
-    /// Whether the action succeeded.
-    pub fn is_ok(&self) -> bool {
-        self.status == ReplyStatus::Ok
-    }
-
-    /// The outputs in their typed form; defaults if they do not fit the type: a node with another version may send other types, and its values
-    /// then count as missing.
-    pub fn typed_outputs<T: DeserializeOwned + Default>(&self) -> T {
-        muster_contract::read_values(&self.data).unwrap_or_default()
     }
 }
 

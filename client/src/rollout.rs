@@ -17,10 +17,11 @@ use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
 use crate::located::Located;
+use crate::node_reply::NodeReply;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::plan::RequestPlan;
 use crate::recorder::JobRecorder;
-use crate::report::{NodeReply, RequestReport, ResultGap};
+use crate::report::{RequestReport, ResultGap};
 
 /// A request and its time limits.
 #[derive(Debug)]

@@ -15,6 +15,10 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::jobs::error::SavedJobError;
+use crate::node_reply::NodeReply;
+
+/// The output of `puppetral` with the content of a changed file, of which jobs and audit records keep digests only.
+const DIFF_OUTPUT: &str = "diff";
 
 /// Schema and version of the lines.
 pub const JOB_LINES_SCHEMA: &str = "muster.job.lines.v1";
@@ -267,5 +271,40 @@ impl JobReply {
     /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.statuscode == ReplyStatus::Ok
+    }
+}
+
+/// The record of a reply; the outputs are limited when it is written.
+impl From<&NodeReply> for JobReply {
+    fn from(reply: &NodeReply) -> Self {
+        let NodeReply { node, status, message, reason, took, data, trace: _ } = reply;
+        let mut data = data.clone();
+        data.retain(|name, _| name != DIFF_OUTPUT);
+        Self {
+            sender: node.clone(),
+            statuscode: *status,
+            statusmsg: message.raw().to_owned(),
+            reason: reason.clone(),
+            took_ms: *took,
+            data,
+            data_omitted: None,
+        }
+    }
+}
+
+/// The recorded reply, without the outputs that were too large to store.
+impl From<&JobReply> for NodeReply {
+    fn from(reply: &JobReply) -> Self {
+        let JobReply { sender, statuscode, statusmsg, reason, took_ms, data, data_omitted: _ } =
+            reply.clone();
+        Self {
+            node: sender,
+            status: statuscode,
+            message: statusmsg.into(),
+            reason,
+            took: took_ms,
+            trace: None,
+            data,
+        }
     }
 }

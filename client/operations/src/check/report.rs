@@ -7,6 +7,7 @@ use muster_contract::nrpe::{CheckState, RunCommandOutput};
 use muster_wire::identity::Identity;
 use serde::{Deserialize, Serialize};
 
+use crate::node_reply::NodeReply;
 /// The result of a check on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCheckResult {
@@ -116,7 +117,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::CheckReport;
-    use muster_client::{NodeReply, RequestReport, RequestStats};
+use crate::node_reply::NodeReply;
+use muster_client::{NodeReply, RequestReport, RequestStats};
 
     fn reply(node: &str, status: ReplyStatus, message: &str, data: &Value) -> NodeReply {
         NodeReply {

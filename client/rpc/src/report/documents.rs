@@ -8,9 +8,7 @@ use muster_base::{NodeText, format_rfc3339};
 use muster_calls::RolloutStopReason;
 use muster_client::{NodeReply, RequestReport, RequestStats};
 use muster_ddl::aggregate;
-use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -42,7 +40,7 @@ pub struct RequestDocument<'a> {
     /// The job that stores the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<&'a str>,
-    replies: Vec<ReplyDocument<'a>>,
+    replies: &'a [NodeReply],
     #[serde(rename = "request_stats")]
     stats: RequestStatsDocument<'a>,
     /// Why the rollout ended before all nodes received the request.
@@ -58,7 +56,7 @@ impl<'a> RequestDocument<'a> {
             agent: &report.agent,
             action: &report.action,
             job: report.job.as_deref(),
-            replies: report.replies.iter().map(ReplyDocument::new).collect(),
+            replies: &report.replies,
             stats: RequestStatsDocument::new(&report.stats),
             stop: report.stop.map(RolloutStopDocument::new),
             summaries: aggregate::summaries_to_json(&report.summaries),
@@ -85,35 +83,6 @@ impl RolloutStopDocument {
             RolloutStopReason::Broken => "broken",
         };
         Self { why, message: reason.to_string() }
-    }
-}
-
-/// One reply.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ReplyDocument<'a> {
-    sender: &'a Identity,
-    statuscode: ReplyStatus,
-    statusmsg: &'a NodeText,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a ReplyReason>,
-    took_ms: Millis,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<trace::NodeTraceDocument<'a>>,
-    data: &'a Map<String, Value>,
-}
-
-impl<'a> ReplyDocument<'a> {
-    pub fn new(reply: &'a NodeReply) -> Self {
-        Self {
-            sender: &reply.node,
-            statuscode: reply.status,
-            statusmsg: &reply.message,
-            reason: reply.reason.as_ref(),
-            took_ms: reply.took,
-            trace: reply.trace.as_ref().map(trace::NodeTraceDocument::new),
-            data: &reply.data,
-        }
     }
 }
 

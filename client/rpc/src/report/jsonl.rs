@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use muster_calls::ProgressUpdate;
-use muster_client::RequestReport;
+use muster_client::{NodeReply, RequestReport};
 use muster_ddl::aggregate;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::report::documents::{ReplyDocument, RequestStatsDocument, RolloutStopDocument};
+use crate::report::documents::{RequestStatsDocument, RolloutStopDocument};
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ pub enum RequestJsonLine<'a> {
         events: u64,
     },
     /// A node's reply.
-    Result(ReplyDocument<'a>),
+    Result(&'a NodeReply),
     /// The rollout ended before all nodes received the request.
     Stopped {
         /// Why.
@@ -117,8 +117,8 @@ mod tests {
     use muster_display::json::to_safe_line;
     use serde_json::json;
 
-    use super::{ReplyDocument, RequestJsonLine, RolloutStopDocument};
-    use crate::report::testing::{reply, report};
+use crate::report::testing::{reply, report};
+use super::{RequestJsonLine, RolloutStopDocument};
 
     #[test]
     fn renders_every_kind_of_line() {
@@ -126,7 +126,7 @@ mod tests {
         let report = report("rpcutil", "get_fact", vec![answer]);
         let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();
         let first = RequestJsonLine::discovered("rpcutil", "get_fact", &nodes);
-        let result = RequestJsonLine::Result(ReplyDocument::new(&report.replies[0]));
+        let result = RequestJsonLine::Result(&report.replies[0]);
         let error = RequestJsonLine::Error { error: "no".to_owned() };
         let [summaries, stats] = RequestJsonLine::closing_lines(&report);
         let tale = ProgressUpdate {

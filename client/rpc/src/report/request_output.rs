@@ -17,7 +17,7 @@ use crate::flags::output::OutputArgs as Flags;
 use crate::outcome::diagnostics::error_text;
 use crate::outcome::error::ResultWriteError;
 use crate::report::command_output_printer::CommandOutputPrinter;
-use crate::report::documents::{ReplyDocument, RequestDocument, RolloutStopDocument};
+use crate::report::documents::{RequestDocument, RolloutStopDocument};
 use crate::report::group::group_equal_replies;
 use crate::report::jsonl::RequestJsonLine;
 use crate::report::progress_lines;
@@ -332,7 +332,7 @@ impl<'a> RequestOutput<'a> {
             }
             RequestOutputForm::Command(command) => command.print_reply(reply, self.cx)?,
             RequestOutputForm::Lines => {
-                self.print_line(&RequestJsonLine::Result(ReplyDocument::new(reply)))?;
+                self.print_line(&RequestJsonLine::Result(reply))?;
             }
             RequestOutputForm::Senders if reply.is_ok() || self.filter.is_some() => {
                 self.cx.printer.print_line(reply.node.as_str())?;

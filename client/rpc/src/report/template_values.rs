@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 pub const REPLY_TEMPLATE_NAMES: [&str; 8] =
     ["sender", "ok", "status", "statuscode", "statusmsg", "reason", "took_ms", "data"];
 
+/// Not the reply's own JSON: templates print the reason as a word, and have the status in words.
 #[derive(Debug, Serialize)]
 pub struct ReplyTemplateValues<'a> {
     sender: &'a str,

@@ -47,11 +47,11 @@ impl<'a> RequestTrace<'a> {
         for (stage, took) in &self.caller_stages {
             page.push_line(stage_row(stage, *took));
         }
-        self.nodes.sort_by_key(|(_, trace, _)| std::cmp::Reverse(trace.after));
+        self.nodes.sort_by_key(|(_, trace, _)| std::cmp::Reverse(trace.total_us));
         let shown = if all { self.nodes.len() } else { MAX_SHOWN_NODES };
         for (node, trace, refusal) in self.nodes.iter().take(shown) {
             page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
-            page.push_line(stage_row("network", trace.network_time()));
+            page.push_line(stage_row("network", Duration::from_micros(trace.network_us)));
             for stage in &trace.stages {
                 let took = stage_row(stage.stage.as_str(), Duration::from_micros(stage.us));
                 match refusal.as_ref().filter(|_| stage.refused) {
@@ -61,8 +61,8 @@ impl<'a> RequestTrace<'a> {
                     None => page.push_line(took),
                 }
             }
-            page.push_line(stage_row("verify here", trace.verifying));
-            page.push_line(stage_row("total", trace.after));
+            page.push_line(stage_row("verify here", Duration::from_micros(trace.verify_us)));
+            page.push_line(stage_row("total", Duration::from_micros(trace.total_us)));
         }
         if let Some(more @ 1..) = self.nodes.len().checked_sub(shown) {
             page.push_line(format_args!("{more} more were faster; -v shows all"));
@@ -79,27 +79,6 @@ fn stage_row(stage: &str, took: Duration) -> String {
 fn refusal_text(reply: &NodeReply) -> Option<String> {
     let code = reply.reason.as_ref().map(|reason| format!("{} - ", reason.as_str()));
     (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message.block()))
-}
-
-/// One node's part of a document; times in microseconds.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct NodeTraceDocument<'a> {
-    total_us: u64,
-    network_us: u64,
-    verify_us: u64,
-    stages: &'a [muster_wire::trace::StageTiming],
-}
-
-impl<'a> NodeTraceDocument<'a> {
-    pub fn new(trace: &'a NodeTrace) -> Self {
-        Self {
-            total_us: saturating_micros(trace.after),
-            network_us: saturating_micros(trace.network_time()),
-            verify_us: saturating_micros(trace.verifying),
-            stages: &trace.stages,
-        }
-    }
 }
 
 /// The caller's part of a document; times in microseconds.
@@ -140,27 +119,22 @@ mod tests {
     use crate::report::testing::{plain, reply, report};
     use muster_client::NodeTrace;
 
-    fn trace(stages: &[(StageName, u64, bool)], after: u64) -> NodeTrace {
+    fn trace(stages: &[(StageName, u64, bool)], total: u64) -> Option<NodeTrace> {
         let stage =
             |&(stage, us, refused): &(StageName, u64, bool)| StageTiming { stage, us, refused };
-        NodeTrace {
-            stages: stages.iter().map(stage).collect(),
-            after: Duration::from_micros(after),
-            verifying: Duration::from_micros(90),
-        }
+        let [total, verify] = [total, 90].map(Duration::from_micros);
+        NodeTrace::new(stages.iter().map(stage).collect(), total, verify)
     }
 
     #[test]
     fn renders_stages_and_a_denial() {
         let mut quick = reply("db1", 0, "OK", json!({}));
         quick.trace =
-            Some(trace(&[(StageName::Verify, 120, false), (StageName::Run, 2_000, false)], 3_000));
+            trace(&[(StageName::Verify, 120, false), (StageName::Run, 2_000, false)], 3_000);
         let mut denied = reply("db2", 5, "rip may not", json!({}));
         denied.reason = Some(ReplyReason::Denied { rule: "default".to_owned() });
-        denied.trace = Some(trace(
-            &[(StageName::Verify, 110, false), (StageName::Authorise, 30, true)],
-            4_000,
-        ));
+        denied.trace =
+            trace(&[(StageName::Verify, 110, false), (StageName::Authorise, 30, true)], 4_000);
         let mut report = report("rpcutil", "ping", vec![quick, denied]);
         report.stats.signing = Duration::from_micros(200);
         let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -189,7 +163,7 @@ mod tests {
     fn only_the_slowest_nodes_are_shown() {
         let node = |n: u64| {
             let mut answer = reply(&format!("n{n}"), 0, "OK", json!({}));
-            answer.trace = Some(trace(&[(StageName::Run, 1, false)], 1000 + n));
+            answer.trace = trace(&[(StageName::Run, 1, false)], 1000 + n);
             answer
         };
         let report = report("rpcutil", "ping", (0..12).map(node).collect());

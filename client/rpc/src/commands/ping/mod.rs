@@ -5,7 +5,7 @@ pub mod output;
 
 use std::collections::BTreeSet;
 
-use muster_calls::{CallStats, ReceivedReply};
+use muster_calls::CallStats;
 use muster_client::{NodeTrace, PingRequest, ResultGap, ping_nodes, reply_skew};
 use muster_display::printer::PrintError;
 use muster_wire::identity::Identity;
@@ -53,7 +53,8 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
             printed = cx.printer.print_line(pong.render_line(verbose));
         }
         pongs.push(pong);
-        traces.extend(answer_trace(received));
+        let trace = NodeTrace::of_reply(received);
+        traces.extend(trace.map(|trace| (reply.sender.clone(), trace)));
     });
     let stats = stats.await?;
     printed?;
@@ -90,15 +91,6 @@ pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
         cx.suggest_names(&target);
     }
     Ok(exit_code(pongs.len(), request.expect))
-}
-
-fn answer_trace(received: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
-    let trace = NodeTrace {
-        stages: received.reply.stages.clone(),
-        after: received.after + received.verifying,
-        verifying: received.verifying,
-    };
-    (!trace.stages.is_empty()).then(|| (received.reply.sender.clone(), trace))
 }
 
 fn build_trace<'a>(

@@ -12,7 +12,7 @@ use muster_display::{TextPage, count_text, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::report::trace::NodeTraceDocument;
+
 
 /// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: i64 = 1000;
@@ -123,7 +123,7 @@ struct PingReplyDocument<'a> {
     time_ms: f64,
     clock_skew_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<NodeTraceDocument<'a>>,
+    trace: Option<&'a NodeTrace>,
 }
 
 /// In milliseconds.
@@ -150,7 +150,7 @@ impl<'a> PingDocument<'a> {
                 sender: pong.node.clone(),
                 time_ms: ms(pong.after),
                 clock_skew_ms: pong.skew,
-                trace: trace.map(|(_, trace)| NodeTraceDocument::new(trace)),
+                trace: trace.map(|(_, trace)| trace),
             }
         };
         let statistics_ms = reply_times(pongs).map(|times| {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use muster_calls::RolloutLimits;
-use muster_calls::runs::{PuppetRolloutSpec, RunOutcome};
-use muster_client::jobs::{JobReply, SavedJob, SavedJobError};
-use muster_client::{EndedRun, PuppetRunsReport};
+use muster_calls::runs::PuppetRolloutSpec;
+use muster_client::jobs::{SavedJob, SavedJobError};
+use muster_client::{EndedRun, NodeReply, PuppetRunsReport};
 use muster_contract::puppet::PuppetRunOnceInput;
 use muster_contract::read_values;
 use uuid::Uuid;
@@ -37,7 +37,8 @@ pub fn remaining_rollout(
     };
     for (node, run) in &job.runs {
         if let Some(reply) = job.replies.get(node) {
-            let ended = EndedRun { run: *run, outcome: answer_outcome(reply), earlier: true };
+            let outcome = NodeReply::from(reply).run_outcome();
+            let ended = EndedRun { run: *run, outcome, earlier: true };
             runs.ended.insert(node.clone(), ended);
         }
     }
@@ -65,11 +66,6 @@ pub fn remaining_rollout(
 fn job_limit(job: &SavedJob) -> Option<usize> {
     let inputs: PuppetRunOnceInput = read_values(&job.header.inputs).ok()?;
     usize::try_from(inputs.limit?).ok()
-}
-
-fn answer_outcome(reply: &JobReply) -> RunOutcome {
-    let JobReply { statuscode, reason, statusmsg, data, .. } = reply;
-    RunOutcome::from_saved_reply(*statuscode, reason.as_ref(), statusmsg.clone(), data.clone())
 }
 
 fn remaining_limits(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> RolloutLimits {

@@ -275,11 +275,8 @@ impl PuppetSession<'_> {
         let silent = report.stats.missing.iter().map(|node| {
             (node, RunOutcome::state_unknown(report.stats.not_connected.contains(node)))
         });
-        let failed = report.replies.iter().filter(|reply| !reply.is_ok()).map(|reply| {
-            let NodeReply { node, status, reason, message, data, .. } = reply;
-            let reason = reason.as_ref();
-            (node, RunOutcome::from_saved_reply(*status, reason, message.clone(), data.clone()))
-        });
+        let failed = report.replies.iter().filter(|reply| !reply.is_ok());
+        let failed = failed.map(|reply| (&reply.node, reply.run_outcome()));
         runs.ended.extend(silent.chain(failed).map(|(node, outcome)| {
             (node.clone(), EndedRun { run: Uuid::nil(), outcome, earlier: false })
         }));
