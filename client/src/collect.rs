@@ -1,15 +1,16 @@
-//! Builds a report from the events of a call. A fold without waiting or printing.
+//! Builds a report from the events of a call, which become events of the request. A fold without waiting or printing.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_calls::{CallEvent, CallStats, ClientError, ProgressUpdate, ReceivedReply};
+use muster_calls::{CallEvent, CallStats, ClientError, ReceivedReply};
 use muster_ddl::ActionSchema;
 use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use crate::node_reply::NodeReply;
+use crate::observer::{RequestEvent, RequestObserver};
 use crate::report::{RequestReport, RequestStats, ResultGap};
 
 /// A report that accumulates over batches.
@@ -25,21 +26,6 @@ pub(crate) struct ReportBuilder<'a> {
     signing: Duration,
     publishing: Duration,
     waiting: Duration,
-}
-
-/// What to show for an event.
-#[derive(Debug)]
-pub(crate) enum ReportUpdate<'a> {
-    /// The request with this id was sent.
-    Sent(String),
-    /// A reply was added.
-    Reply(&'a NodeReply),
-    /// A node reports progress.
-    Progress(Box<ProgressUpdate>),
-    /// The call has ended.
-    Finished,
-    /// Nothing to show.
-    Nothing,
 }
 
 impl<'a> ReportBuilder<'a> {
@@ -118,50 +104,54 @@ impl<'a> ReportBuilder<'a> {
         stats.response_count() + stats.missing.len()
     }
 
-    /// Handles one event.
+    /// Adds an event of the call, and passes on what it means for the request.
     pub(crate) fn handle_event(
         &mut self,
         event: CallEvent,
-    ) -> Result<ReportUpdate<'_>, ClientError> {
+        sink: &dyn RequestObserver,
+    ) -> Result<(), ClientError> {
         let stats = &mut self.report.stats;
         match event {
             CallEvent::Published { request, .. } => {
-                stats.requests.push(request.to_string());
+                let request = request.to_string();
+                sink.observe(RequestEvent::Sent(&request));
+                stats.requests.push(request);
                 self.publishing = self.batch_start.elapsed();
                 self.published = Some(Instant::now());
-                return Ok(ReportUpdate::Sent(request.to_string()));
             }
-            CallEvent::Progress(update) => return Ok(ReportUpdate::Progress(update)),
-            CallEvent::Reply(answer) => return Ok(self.add_reply(*answer)),
+            CallEvent::Progress(update) => sink.observe(RequestEvent::Progress(&update)),
+            CallEvent::Reply(received) => {
+                let reply = self.add_reply(*received);
+                sink.observe(RequestEvent::Reply(&reply));
+                self.report.replies.push(reply);
+            }
             CallEvent::Unexpected(answer) => drop(stats.unexpected.insert(answer.reply.sender)),
             CallEvent::Absent(node) => {
+                sink.observe(RequestEvent::Absent(&node));
                 self.awaited.remove(&node);
                 stats.missing.insert(node.clone());
                 stats.not_connected.insert(node);
             }
             CallEvent::Rejected(reason) => *stats.rejected.entry(reason).or_default() += 1,
-            CallEvent::Finished(finished) => {
-                self.add_call_stats(&finished);
-                return Ok(ReportUpdate::Finished);
-            }
+            CallEvent::Finished(finished) => self.add_call_stats(&finished),
             CallEvent::Failed(error) => return Err(error),
         }
-        Ok(ReportUpdate::Nothing)
+        Ok(())
     }
 
-    fn add_reply(&mut self, answer: ReceivedReply) -> ReportUpdate<'_> {
+    /// Counts the reply, and returns it with sensitive outputs redacted.
+    fn add_reply(&mut self, received: ReceivedReply) -> NodeReply {
         let stats = &mut self.report.stats;
-        self.awaited.remove(&answer.reply.sender);
-        self.waiting = self.waiting.max(answer.after);
-        if answer.is_ok() {
+        self.awaited.remove(&received.reply.sender);
+        self.waiting = self.waiting.max(received.after);
+        if received.is_ok() {
             stats.ok += 1;
-            self.summarizer.add_reply(&answer.reply.data);
+            self.summarizer.add_reply(&received.reply.data);
         } else {
             stats.failed += 1;
         }
-        let data = self.action.redact_output(&answer.reply.data);
-        self.report.replies.push(NodeReply::new(answer, data));
-        self.report.replies.last().map_or(ReportUpdate::Nothing, ReportUpdate::Reply)
+        let data = self.action.redact_output(&received.reply.data);
+        NodeReply::new(received, data)
     }
 
     /// Adds the client library's statistics: times and losses.

@@ -20,7 +20,6 @@ use crate::locate::locate_offline;
 use crate::located::Located;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::ping::list_answering;
-use crate::recorder::JobRecorder;
 use crate::report::RequestReport;
 use crate::rollout::FleetRequest;
 use crate::settings::RpcSettings;
@@ -135,17 +134,6 @@ impl FleetConnection {
             Some(located) => Ok(located),
             None => list_answering(self, target, observer).await,
         }
-    }
-
-    /// Sends a request to these nodes that is not saved as a job, and waits for their replies.
-    pub async fn ask(
-        &self,
-        request: FleetRequest<'_>,
-        located: Located,
-        observer: &dyn RequestObserver,
-    ) -> Result<RequestReport, FleetRequestError> {
-        let mut recorder = JobRecorder::new(None, observer);
-        self.run_request(request, located, &mut recorder, observer, |_| Ok(())).await
     }
 
     /// Finds the target nodes without a request to the nodes. `None` if they are to be asked themselves: the method is broadcast, names are given, the filter

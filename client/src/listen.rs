@@ -9,12 +9,12 @@ use muster_ddl::{ActionSchema, AgentDdl};
 use muster_wire::identity::SubjectName;
 use uuid::Uuid;
 
-use crate::collect::{ReportBuilder, ReportUpdate};
+use crate::collect::ReportBuilder;
 use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::interrupt::{InterruptListener, wait_for_time};
+use crate::observer::{RequestEvent, RequestObserver};
 use crate::report::{RequestReport, RequestStats, ResultGap};
-use crate::rollout::FleetRequestUpdate;
 
 /// Which replies to wait for, and how long.
 #[derive(Debug)]
@@ -33,21 +33,18 @@ pub struct ListenRequest<'a> {
     pub time: Option<Duration>,
 }
 
-/// Listens until there are enough replies, the time is up, or the user interrupts. Calls `on_ready` with the subject once the subscription is
-/// active, so that no later reply is missed.
-pub async fn listen_for_replies<E: From<FleetRequestError>>(
+/// Listens until there are enough replies, the time is up, the user interrupts, or the sink is closed. The sink receives the subject once the
+/// subscription is active, so that no later reply is missed.
+pub async fn listen_for_replies(
     fleet: &FleetConnection,
     request: ListenRequest<'_>,
-    on_ready: impl FnOnce(&str),
-    mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), E>,
-) -> Result<RequestReport, E> {
+    sink: &dyn RequestObserver,
+) -> Result<RequestReport, FleetRequestError> {
     let ListenRequest { ddl, action, .. } = request;
-    let selector = reply_selector(&request).map_err(FleetRequestError::from)?;
-    let address = fleet.client.mailbox_address(request.mailbox);
-    let address = address.map_err(FleetRequestError::from)?;
-    let listener = fleet.client.listen_for_replies(&address, selector).await;
-    let mut listener = listener.map_err(FleetRequestError::from)?;
-    on_ready(listener.subject());
+    let selector = reply_selector(&request)?;
+    let address = fleet.client.mailbox_address(request.mailbox)?;
+    let mut listener = fleet.client.listen_for_replies(&address, selector).await?;
+    sink.observe(RequestEvent::Listening(listener.subject()));
     let stats = RequestStats {
         expected_replies: request.expect,
         started: unix_millis_now(),
@@ -57,7 +54,7 @@ pub async fn listen_for_replies<E: From<FleetRequestError>>(
     let mut interrupt = InterruptListener::listen();
     // Without a limit, nothing but replies and the user end the wait.
     let mut timeout = pin!(wait_for_time(request.time));
-    while builder.stats().expected_replies.is_none() || builder.stats().wants_more() {
+    while !sink.is_closed() && (request.expect.is_none() || builder.stats().wants_more()) {
         let event = tokio::select! {
             event = listener.next() => event,
             () = interrupt.wait_for_signal() => {
@@ -76,11 +73,7 @@ pub async fn listen_for_replies<E: From<FleetRequestError>>(
         if let CallEvent::Reply(answer) = &event {
             builder.note_request(answer.reply.request);
         }
-        match builder.handle_event(event).map_err(FleetRequestError::from)? {
-            ReportUpdate::Reply(reply) => show(FleetRequestUpdate::Reply(reply))?,
-            ReportUpdate::Progress(update) => show(FleetRequestUpdate::Progress(&update))?,
-            ReportUpdate::Sent(_) | ReportUpdate::Finished | ReportUpdate::Nothing => {}
-        }
+        builder.handle_event(event, sink)?;
     }
     if let Some(disturbance) = listener.disturbance() {
         builder.add_gap(disturbance.into());

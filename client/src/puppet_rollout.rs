@@ -1,76 +1,60 @@
-//! Runs a Puppet rollout: writes its journal, handles Ctrl-C and reports progress. Shows nothing.
+//! Runs a Puppet rollout: handles Ctrl-C and reports progress. Shows nothing.
 
 use std::time::{Duration, Instant};
 
 use crate::jobs::JobEnd;
+use muster_calls::RolloutStopReason;
 use muster_calls::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
-use muster_calls::{ClientError, RolloutStopReason};
 use muster_ddl::ActionSchema;
 
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
 use crate::node_reply::NodeReply;
+use crate::observer::{RequestEvent, RequestObserver};
 use crate::puppet_runs::{EndedRun, PuppetRunsReport};
-use crate::recorder::JobRecorder;
-use crate::run_log::{RunLogLine, RunLogTracker};
+use crate::run_log::RunLogTracker;
 
 /// How often delayed log lines are checked.
 const HELD_LINE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A notice to show immediately.
-#[derive(Debug)]
-pub enum PuppetRolloutNotice {
-    /// A log line.
-    Line(RunLogLine),
-    /// The rollout stops; this many nodes are still in flight.
-    Halted(RolloutStopReason, usize),
-    /// Why a request could not be sent.
-    Failed(ClientError),
-}
-
-/// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.
-pub async fn run_puppet_rollout<E>(
+/// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited. If the
+/// sink is closed meanwhile, the results are incomplete.
+pub async fn run_puppet_rollout(
     fleet: &FleetConnection,
     spec: PuppetRolloutSpec,
     action: &ActionSchema,
-    (runs, recorder): (PuppetRunsReport, &mut JobRecorder<'_>),
-    mut show: impl FnMut(PuppetRolloutNotice) -> Result<(), E>,
-) -> Result<PuppetRunsReport, E> {
+    runs: PuppetRunsReport,
+    sink: &dyn RequestObserver,
+) -> PuppetRunsReport {
     let started = Instant::now();
     let mut rollout = fleet.client.start_puppet_rollout(spec);
-    let mut progress = PuppetRolloutProgress {
-        log: RunLogTracker::new(runs.limit),
-        runs,
-        recorder,
-        action,
-        sent_count: 0,
-    };
+    let log = RunLogTracker::new(runs.limit);
+    let mut progress = PuppetRolloutProgress { log, runs, sink, action, sent_count: 0 };
     let mut interrupt = InterruptListener::listen();
     let mut tick = tokio::time::interval(HELD_LINE_CHECK_INTERVAL);
-    loop {
-        let notice = tokio::select! {
+    while !sink.is_closed() {
+        tokio::select! {
             event = rollout.next() => match event {
                 Some(event) => progress.handle_event(event, &rollout),
                 None => break,
             },
             () = interrupt.wait_for_signal() => {
                 rollout.stop(RolloutStopReason::Interrupted);
-                let in_flight = rollout.in_flight_count();
-                Some(PuppetRolloutNotice::Halted(RolloutStopReason::Interrupted, in_flight))
+                progress.report_stop(RolloutStopReason::Interrupted, &rollout);
             }
-            _ = tick.tick() => {
-                progress.log.release_due(count_unfinished(&rollout));
-                None
-            }
-        };
-        let lines = progress.log.take_lines().into_iter().map(PuppetRolloutNotice::Line);
-        notice.into_iter().chain(lines).try_for_each(&mut show)?;
+            _ = tick.tick() => progress.log.release_due(count_unfinished(&rollout)),
+        }
+        for line in progress.log.take_lines() {
+            sink.observe(RequestEvent::Run(&line));
+        }
     }
     let halt = rollout.stop_reason();
-    progress.recorder.record_end(JobEnd::of_rollout(halt));
+    if !sink.is_closed() {
+        sink.observe(RequestEvent::CallsEnded(JobEnd::of_rollout(halt)));
+    }
     let mut runs = progress.runs;
     runs.not_asked.extend(rollout.unasked_nodes().cloned());
-    Ok(PuppetRunsReport { halt, took: started.elapsed(), ..runs })
+    PuppetRunsReport { halt, took: started.elapsed(), ..runs }
 }
 
 /// Number of runs that will still end: those in flight and those to be started.
@@ -82,31 +66,27 @@ fn count_unfinished(rollout: &PuppetRollout) -> usize {
     rollout.in_flight_count() + left
 }
 
-/// Progress so far, and the journal.
-struct PuppetRolloutProgress<'c, 'p> {
+/// Progress so far.
+struct PuppetRolloutProgress<'p> {
     runs: PuppetRunsReport,
-    recorder: &'c mut JobRecorder<'p>,
+    sink: &'p dyn RequestObserver,
     log: RunLogTracker,
-    action: &'c ActionSchema,
+    action: &'p ActionSchema,
     /// Number of sent requests.
     sent_count: usize,
 }
 
-impl PuppetRolloutProgress<'_, '_> {
-    /// Handles an event; returns a notice to show before new log lines.
-    fn handle_event(
-        &mut self,
-        event: PuppetRolloutEvent,
-        rollout: &PuppetRollout,
-    ) -> Option<PuppetRolloutNotice> {
+impl PuppetRolloutProgress<'_> {
+    fn handle_event(&mut self, event: PuppetRolloutEvent, rollout: &PuppetRollout) {
         match event {
             PuppetRolloutEvent::Requested(node) => {
                 self.sent_count += 1;
-                self.recorder.record_run(self.sent_count, node);
+                let number = self.sent_count;
+                self.sink.observe(RequestEvent::RunRequested { number, node: &node });
             }
             PuppetRolloutEvent::Sent { request, .. } => {
                 let request = request.to_string();
-                self.recorder.record_request(&request);
+                self.sink.observe(RequestEvent::Sent(&request));
                 self.runs.requests.push(request);
             }
             PuppetRolloutEvent::State { node, state } => {
@@ -118,9 +98,10 @@ impl PuppetRolloutProgress<'_, '_> {
                     if answer.reply.cloned {
                         self.runs.cloned.insert(node.clone());
                     }
-                    self.recorder.record_reply(&NodeReply::new(*answer, outcome.data.clone()));
+                    let reply = NodeReply::new(*answer, outcome.data.clone());
+                    self.sink.observe(RequestEvent::Reply(&reply));
                 } else if outcome.is_absent() {
-                    self.recorder.record_not_connected(&[node.clone()].into());
+                    self.sink.observe(RequestEvent::Absent(&node));
                 }
                 let ended = EndedRun { run, outcome, earlier: false };
                 self.log.handle_end(&node, &ended, count_unfinished(rollout));
@@ -129,11 +110,15 @@ impl PuppetRolloutProgress<'_, '_> {
             PuppetRolloutEvent::Rejected(reason) => {
                 *self.runs.rejected.entry(reason).or_default() += 1;
             }
-            PuppetRolloutEvent::Halted(halt) => {
-                return Some(PuppetRolloutNotice::Halted(halt, rollout.in_flight_count()));
+            PuppetRolloutEvent::Halted(halt) => self.report_stop(halt, rollout),
+            PuppetRolloutEvent::Failed(error) => {
+                self.sink.observe(RequestEvent::SendFailed(&error));
             }
-            PuppetRolloutEvent::Failed(error) => return Some(PuppetRolloutNotice::Failed(error)),
         }
-        None
+    }
+
+    fn report_stop(&self, reason: RolloutStopReason, rollout: &PuppetRollout) {
+        let in_flight = rollout.in_flight_count();
+        self.sink.observe(RequestEvent::Stopped { reason, in_flight });
     }
 }

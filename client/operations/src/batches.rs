@@ -1,22 +1,11 @@
-//! Runs an operation batch by batch: stops after too many failures, at an interrupt, or when a batch cannot be sent. Keeps the result of each node.
+//! Runs an operation batch by batch, and keeps the result of each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use muster_calls::{ClientError, RolloutLimits, RolloutSchedule, RolloutStopReason};
-use muster_client::{
-    InterruptListener, RequestEvent, RequestObserver, RequestOutcome, wait_for_next_batch,
-};
+use muster_calls::{ClientError, RolloutStopReason};
+use muster_client::{BatchPace, BatchProgress, RequestObserver, RequestOutcome, run_batches};
 use muster_wire::identity::Identity;
-
-/// Batches and stop conditions.
-#[derive(Debug, Clone, Copy)]
-pub struct BatchPace {
-    /// Sizes of batches, and how many failures end the operation.
-    pub limits: RolloutLimits,
-    /// Pause between batches.
-    pub pause: Duration,
-}
 
 /// The result of an operation on one node.
 pub trait NodeResult {
@@ -65,9 +54,9 @@ impl<R: NodeResult> NodeResults<R> {
 }
 
 /// Runs the operation on each batch, which adds the results of its nodes. A batch that cannot be sent is an error only if no node has a result yet.
-pub(crate) async fn run_batches<R: NodeResult>(
+pub(crate) async fn collect_results<R: NodeResult>(
     nodes: BTreeSet<Identity>,
-    BatchPace { limits, pause }: BatchPace,
+    pace: BatchPace,
     observer: &dyn RequestObserver,
     mut operation: impl AsyncFnMut(
         BTreeSet<Identity>,
@@ -76,35 +65,11 @@ pub(crate) async fn run_batches<R: NodeResult>(
 ) -> Result<NodeResults<R>, ClientError> {
     let start = Instant::now();
     let mut results = BTreeMap::new();
-    let count = limits.batches(nodes.iter().cloned()).len();
-    let mut schedule = RolloutSchedule::new(nodes.iter().cloned().collect(), limits);
-    let mut interrupt = InterruptListener::listen();
-    let mut number = 0;
-    while let Some(batch) = schedule.next_batch() {
-        number += 1;
-        observer.observe(RequestEvent::BatchStarted { number, count, nodes: batch.len() });
-        let ended = tokio::select! {
-            ended = operation(batch, &mut results) => ended,
-            () = interrupt.wait_for_signal() => {
-                schedule.stop(RolloutStopReason::Interrupted);
-                break;
-            }
-        };
-        match ended {
-            Ok(()) => {}
-            Err(error) if results.is_empty() => return Err(error),
-            Err(error) => {
-                observer.observe(RequestEvent::BatchFailed(&error));
-                schedule.stop(RolloutStopReason::Broken);
-                break;
-            }
-        }
+    let stop = run_batches(&nodes, pace, observer, async |batch| {
+        let sent = operation(batch, &mut results).await;
         let failed = results.values().filter(|result| !result.is_ok()).count();
-        let wait = wait_for_next_batch(&mut schedule, (failed, pause), &mut interrupt, observer);
-        if number == count || !wait.await {
-            break;
-        }
-    }
-    observer.observe(RequestEvent::CallsEnded);
-    Ok(NodeResults::complete(results, nodes, schedule.stop_reason(), start))
+        (sent, BatchProgress { failed, results: results.len() })
+    });
+    let stop = stop.await?;
+    Ok(NodeResults::complete(results, nodes, stop, start))
 }

@@ -12,4 +12,4 @@ pub mod ssh;
 mod steps;
 pub mod tunnel;
 
-pub use batches::{BatchPace, NodeResult, NodeResults};
+pub use batches::{NodeResult, NodeResults};

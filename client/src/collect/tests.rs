@@ -1,5 +1,6 @@
 //! Reports built from the events of a call: counts, interruption, missing replies and rejected replies.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use muster_calls::{
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 
-use super::{ReportBuilder, ReportUpdate};
+use super::ReportBuilder;
+use crate::observer::{RequestEvent, RequestObserver};
 use crate::report::{RequestReport, RequestStats, ResultGap};
 
 const REQUEST: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -68,7 +70,7 @@ fn gather(events: Vec<CallEvent>, interrupted: bool) -> RequestReport {
     let mut gathering = ReportBuilder::new("rpcutil", action, 3, RequestStats::default());
     gathering.begin_batch(nodes(&["a", "b", "c"]));
     for event in events {
-        gathering.handle_event(event).unwrap();
+        gathering.handle_event(event, &()).unwrap();
     }
     if interrupted {
         gathering.add_gap(ResultGap::Interrupted);
@@ -130,27 +132,42 @@ fn nodes_are_missing_without_a_finished_event() {
     assert_eq!(report.stats.outcome(), RequestOutcome::NoReplies);
 }
 
+/// Keeps the events that a builder passes on.
+#[derive(Debug, Default)]
+struct SeenEvents(RefCell<Vec<String>>);
+
+impl RequestObserver for SeenEvents {
+    fn observe(&self, event: RequestEvent<'_>) {
+        let seen = match event {
+            RequestEvent::Sent(id) => format!("sent {id}"),
+            RequestEvent::Reply(reply) => format!("{} took {} ms", reply.node, reply.took),
+            RequestEvent::Absent(node) => format!("{node} is absent"),
+            other => format!("{other:?}"),
+        };
+        self.0.borrow_mut().push(seen);
+    }
+}
+
 #[test]
-fn events_become_report_updates() {
+fn events_of_a_call_become_events_of_the_request() {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 2, RequestStats::default());
     gathering.begin_batch(nodes(&["a", "b"]));
-    assert!(
-        matches!(gathering.handle_event(published()), Ok(ReportUpdate::Sent(id)) if id == REQUEST)
-    );
-    let step = gathering.handle_event(CallEvent::Reply(answer("a", 0, &json!({}))));
-    assert!(
-        matches!(step, Ok(ReportUpdate::Reply(reply)) if reply.node.as_str() == "a" && reply.took == 7)
-    );
-    assert_eq!(gathering.heard_count(), 1);
-    assert!(matches!(gathering.handle_event(finished(None)), Ok(ReportUpdate::Finished)));
+    let seen = SeenEvents::default();
+    let reply = CallEvent::Reply(answer("a", 0, &json!({})));
+    for event in [published(), reply, CallEvent::Absent("b".parse().unwrap()), finished(None)] {
+        gathering.handle_event(event, &seen).unwrap();
+    }
+    let sent = format!("sent {REQUEST}");
+    assert_eq!(*seen.0.borrow(), [sent.as_str(), "a took 7 ms", "b is absent"]);
+    assert_eq!(gathering.heard_count(), 2);
     let failed = ClientError::NotGranted {
         agent: "rpcutil".into(),
         action: "ping".into(),
         allowed: "service".into(),
     };
-    assert!(gathering.handle_event(CallEvent::Failed(failed)).is_err());
+    assert!(gathering.handle_event(CallEvent::Failed(failed), &()).is_err());
 }
 
 #[test]
@@ -160,14 +177,14 @@ fn counts_are_summed_over_batches() {
     let mut gathering = ReportBuilder::new("rpcutil", action, 4, RequestStats::default());
     for (node, code) in [("a", 0), ("b", 1)] {
         gathering.begin_batch(nodes(&[node]));
-        gathering.handle_event(published()).unwrap();
+        gathering.handle_event(published(), &()).unwrap();
         let reply = CallEvent::Reply(answer(node, code, &json!({"value": "de"})));
-        gathering.handle_event(reply).unwrap();
-        gathering.handle_event(finished(None)).unwrap();
+        gathering.handle_event(reply, &()).unwrap();
+        gathering.handle_event(finished(None), &()).unwrap();
         gathering.end_batch();
     }
     gathering.begin_batch(nodes(&["c"]));
-    gathering.handle_event(published()).unwrap();
+    gathering.handle_event(published(), &()).unwrap();
     gathering.end_batch();
     assert_eq!((gathering.heard_count(), gathering.stats().unsuccessful_count()), (3, 2));
     let report = gathering.into_report(nodes(&["d"]));

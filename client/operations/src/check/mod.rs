@@ -52,7 +52,7 @@ pub async fn run_check(
         add_expected_nodes(fleet, check.target, &mut found).await?;
     }
     let request = FleetRequest { timeout: check.timeout, ..FleetRequest::new(check.plan) };
-    let report = fleet.ask(request, found, observer).await?;
+    let report = fleet.run_request(request, found, observer).await?;
     Ok(CheckReport::from_request(check.command, &report, start.elapsed()))
 }
 

@@ -117,8 +117,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::CheckReport;
-use crate::node_reply::NodeReply;
-use muster_client::{NodeReply, RequestReport, RequestStats};
+    use crate::node_reply::NodeReply;
+    use muster_client::{NodeReply, RequestReport, RequestStats};
 
     fn reply(node: &str, status: ReplyStatus, message: &str, data: &Value) -> NodeReply {
         NodeReply {

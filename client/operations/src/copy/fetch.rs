@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_calls::{ClientError, RolloutStopReason};
+use muster_client::jobs::JobEnd;
 use muster_client::{
     FleetConnection, FleetRequestError, InterruptListener, Located, RequestEvent, RequestObserver,
 };
@@ -112,7 +113,7 @@ pub async fn fetch_file(
             }
         }
     }
-    observer.observe(RequestEvent::CallsEnded);
+    observer.observe(RequestEvent::CallsEnded(JobEnd::of_rollout(stop)));
     Ok(CopyReport::complete(results, nodes, stop, started))
 }
 

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use muster_base::error_chain;
 use muster_calls::ClientError;
-use muster_client::{FleetConnection, FleetRequestError, Located, RequestEvent, RequestObserver};
+use muster_client::{
+    BatchPace, FleetConnection, FleetRequestError, Located, RequestEvent, RequestObserver,
+};
 use muster_contract::filecopy::{
     FilecopyBeginInput, FilecopyTransferInput, FilecopyWriteInput, FilecopyWriteOutput,
     begin_state, encode_chunk,
@@ -18,7 +20,7 @@ use super::local_file::{LocalFile, LocalFileError};
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::transfers::{MAX_GROUP_NODES, Receiver, Receivers, chunk_size, window_size};
 use super::{ABORT, BEGIN, FINISH, WRITE};
-use crate::batches::{BatchPace, run_batches};
+use crate::batches::collect_results;
 use crate::steps::{StepAnswer, StepChannel};
 
 /// A file for nodes.
@@ -72,7 +74,7 @@ pub async fn push_file(
     };
     let total = request.file.size.saturating_mul(nodes.len() as u64);
     observer.observe(RequestEvent::CopyStarted(total));
-    let report = run_batches(nodes, request.pace, observer, async |batch, results| {
+    let report = collect_results(nodes, request.pace, observer, async |batch, results| {
         pusher.push_to_batch(batch, results).await
     });
     Ok(report.await?)

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use muster_base::NodeText;
 use muster_calls::ClientError;
-use muster_client::{FleetConnection, FleetRequestError, Located, RequestEvent, RequestObserver};
+use muster_client::{
+    BatchPace, FleetConnection, FleetRequestError, Located, RequestEvent, RequestObserver,
+};
 use muster_contract::config::{
     ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
     ConfigDeployOutput, ConfigRevert, ConfigRevertInput, deploy_state,
@@ -20,7 +22,7 @@ use uuid::Uuid;
 pub use files::{DeployDirectory, DeployDirectoryError};
 pub use report::{DeployReport, NodeDeployOutcome, NodeDeployResult};
 
-use crate::batches::{BatchPace, run_batches};
+use crate::batches::collect_results;
 use crate::steps::{Step, StepAnswer, StepChannel};
 
 /// Time limit of a deployment on a node: it runs all sources of facts twice.
@@ -103,7 +105,7 @@ pub async fn deploy_config(
         confirm: request.confirm,
     };
     observer.observe(RequestEvent::CallsStarted(nodes.len()));
-    let results = run_batches(nodes, request.pace, observer, async |batch, results| {
+    let results = collect_results(nodes, request.pace, observer, async |batch, results| {
         let ended = deployer.deploy_to_batch(batch, results).await;
         observer.observe(RequestEvent::RepliesCounted(results.len()));
         ended

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use muster_calls::ProgressUpdate;
-use muster_client::{NodeReply, RequestReport};
+use muster_client::{NodeReply, RequestEvent, RequestReport};
 use muster_ddl::aggregate;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -92,7 +92,22 @@ impl<'a> RequestJsonLine<'a> {
         Self::Discovered { schema: "muster.request.lines.v1", agent, action, nodes }
     }
 
-    pub fn progress_lines(update: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
+    /// The lines of an event of the request that is recorded as this job; none if programs are not told of it.
+    pub fn of_event(event: RequestEvent<'a>, job: Option<&'a str>) -> Vec<Self> {
+        match event {
+            RequestEvent::Reply(reply) => vec![Self::Result(reply)],
+            RequestEvent::Progress(update) => Self::progress_lines(update).collect(),
+            RequestEvent::BatchStarted { number, count, nodes, is_rollout: true } => {
+                vec![Self::Wave { number, count, nodes }]
+            }
+            RequestEvent::Stopped { reason, .. } => {
+                vec![Self::Stopped { stop: RolloutStopDocument::new(reason), job }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn progress_lines(update: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
         let lost = (update.lost > 0 || update.dropped > 0).then_some(Self::ProgressLost {
             sender: &update.node,
             messages: update.lost,
@@ -114,11 +129,12 @@ impl<'a> RequestJsonLine<'a> {
 #[cfg(test)]
 mod tests {
     use muster_calls::{ProgressUpdate, RolloutStopReason};
+    use muster_client::RequestEvent;
     use muster_display::json::to_safe_line;
     use serde_json::json;
 
-use crate::report::testing::{reply, report};
-use super::{RequestJsonLine, RolloutStopDocument};
+    use super::RequestJsonLine;
+    use crate::report::testing::{reply, report};
 
     #[test]
     fn renders_every_kind_of_line() {
@@ -126,7 +142,6 @@ use super::{RequestJsonLine, RolloutStopDocument};
         let report = report("rpcutil", "get_fact", vec![answer]);
         let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();
         let first = RequestJsonLine::discovered("rpcutil", "get_fact", &nodes);
-        let result = RequestJsonLine::Result(&report.replies[0]);
         let error = RequestJsonLine::Error { error: "no".to_owned() };
         let [summaries, stats] = RequestJsonLine::closing_lines(&report);
         let tale = ProgressUpdate {
@@ -136,15 +151,16 @@ use super::{RequestJsonLine, RolloutStopDocument};
             dropped: 2,
         };
         let stop = RolloutStopReason::Failures { failed: 1, allowed: 0 };
-        let mut lines = vec![
-            first,
-            RequestJsonLine::Job { id: "20260101-1" },
-            RequestJsonLine::Wave { number: 1, count: 2, nodes: &nodes },
-        ];
-        lines.extend(RequestJsonLine::progress_lines(&tale));
-        lines.push(result);
-        let stop = RolloutStopDocument::new(stop);
-        lines.push(RequestJsonLine::Stopped { stop, job: Some("20260101-1") });
+        let mut lines = vec![first, RequestJsonLine::Job { id: "20260101-1" }];
+        for event in [
+            RequestEvent::BatchStarted { number: 1, count: 2, nodes: &nodes, is_rollout: true },
+            RequestEvent::RepliesCounted(1),
+            RequestEvent::Progress(&tale),
+            RequestEvent::Reply(&report.replies[0]),
+            RequestEvent::Stopped { reason: stop, in_flight: 0 },
+        ] {
+            lines.extend(RequestJsonLine::of_event(event, Some("20260101-1")));
+        }
         lines.extend([summaries, stats, error]);
         let lines: Vec<String> = lines.iter().map(|one| to_safe_line(one).unwrap()).collect();
         assert!(!lines.concat().contains(char::is_control));

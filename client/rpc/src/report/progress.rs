@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use muster_base::{NodeText, error_chain};
 use muster_calls::DiscoveryMethod;
+use muster_client::jobs::JobEnd;
 use muster_client::{RequestEvent, RequestObserver};
 use muster_display::node_count_text;
 use muster_display::printer::{OutputPrinter, VerbosityLevel};
@@ -95,7 +96,7 @@ impl RequestObserver for ProgressReporter<'_> {
             }
             RequestEvent::CopyStarted(bytes) => self.show_copy(bytes),
             RequestEvent::BytesCounted(bytes) => self.bar.borrow().set_position(bytes),
-            RequestEvent::CallsEnded => self.bar.borrow().finish_and_clear(),
+            RequestEvent::CallsEnded(_) => self.bar.borrow().finish_and_clear(),
             message => self.suspend(|| MessagePrinter(self.printer).observe(message)),
         }
     }
@@ -134,16 +135,23 @@ impl RequestObserver for MessagePrinter<'_> {
             RequestEvent::ProgramWarning(program, line) => {
                 printer.print_warning(program_line(program, &line));
             }
-            RequestEvent::BatchStarted { number, count, nodes } if count > 1 => {
-                let nodes = node_count_text(nodes);
+            RequestEvent::Listening(subject) => {
+                printer.print_message(format_args!("Listening on {subject}"));
+            }
+            RequestEvent::BatchStarted { number, count, nodes, .. } if count > 1 => {
+                let nodes = node_count_text(nodes.len());
                 printer.print_message(format_args!("Batch {number} of {count}: {nodes}"));
             }
             RequestEvent::NodesContinue(id) => {
                 printer
                     .print_hint(format_args!("nodes continue; run `rpc cancel {id}` to stop them"));
             }
-            RequestEvent::BatchFailed(error) => printer.print_error(error),
-            RequestEvent::RolloutStopped(reason) => printer.print_error(reason),
+            RequestEvent::SendFailed(error) => printer.print_error(error),
+            RequestEvent::Stopped { reason, .. }
+                if JobEnd::of_rollout(Some(reason)) == JobEnd::Stopped =>
+            {
+                printer.print_error(reason);
+            }
             RequestEvent::JournalFailed(id, error) => {
                 let problem = error_chain(error);
                 printer.print_warning(format_args!(

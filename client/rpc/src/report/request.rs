@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::report::group::EqualReplyGroup;
 use crate::report::shown_value::shown_value;
-use crate::report::status::{count_failures, outcome_words};
+use crate::report::status::{count_failures, outcome_text, outcome_words};
 
 /// Maximum number of names that are listed one by one; more are folded to ranges, as `web[1-30].example.net`.
 const MAX_UNFOLDED_NAMES: usize = 8;
@@ -87,7 +87,9 @@ impl RequestResultView<'_> {
         let mut table = Table::new(heading);
         for reply in replies {
             let mut cells = vec![reply.node.to_string()];
-            cells.extend(failed.then(|| outcome_text(reply)));
+            let outcome =
+                || outcome_text(reply.status, reply.reason.as_ref(), &reply.message.line());
+            cells.extend(failed.then(outcome));
             cells.extend(outputs.iter().map(|name| match reply.data.get(*name) {
                 None | Some(Value::Null) => String::new(),
                 Some(value) => {
@@ -267,14 +269,6 @@ fn cell_text(value: &Value) -> String {
         Some(texts) => texts.join("; "),
         None => compact_value(value),
     }
-}
-
-fn outcome_text(reply: &NodeReply) -> String {
-    let words = outcome_words(reply.status, reply.reason.as_ref());
-    if reply.is_ok() {
-        return words.to_owned();
-    }
-    format!("{words}: {}", reply.message.line())
 }
 
 /// Details of a reason that neither its words nor the message has.

@@ -1,10 +1,11 @@
-//! Prints discovery, replies and the result of a request in the selected form.
+//! The sink that prints the replies of a request in the selected form, its progress and its end.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_client::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
+use muster_client::{
+    NodeReply, ReplyFilter, RequestEvent, RequestObserver, RequestReport, TargetSelection,
+};
 use muster_ddl::ActionSchema;
 use muster_display::jq::JqExpression;
 use muster_display::json;
@@ -15,110 +16,39 @@ use muster_wire::identity::Identity;
 
 use crate::flags::output::OutputArgs as Flags;
 use crate::outcome::diagnostics::error_text;
-use crate::outcome::error::ResultWriteError;
-use crate::report::command_output_printer::CommandOutputPrinter;
-use crate::report::documents::{RequestDocument, RolloutStopDocument};
+use crate::report::documents::RequestDocument;
 use crate::report::group::group_equal_replies;
 use crate::report::jsonl::RequestJsonLine;
+use crate::report::progress::ProgressReporter;
 use crate::report::progress_lines;
 use crate::report::request::{RequestResultView, balance_line};
-use crate::report::template_values::{REPLY_TEMPLATE_NAMES, ReplyTemplateValues};
-use crate::session::context::{CommandContext, CommandResult, Error, Result};
-use crate::session::form;
-use crate::session::form::{JsonForm, OutputFormError};
+use crate::report::request_form::RequestOutputForm;
+use crate::report::sink_failure::SinkFailure;
+use crate::report::template_values::ReplyTemplateValues;
+use crate::session::context::{CommandContext, Result};
+use crate::session::form::OutputFormError;
 
 /// Least number of nodes with equal replies for which grouping is suggested.
 const MIN_FOLDED_NODES: usize = 3;
 
-#[derive(Debug)]
-pub enum RequestOutputForm {
-    /// Pages for people.
-    Text,
-    /// Pages for people, with equal replies grouped.
-    Groups,
-    /// A table with a row per node.
-    Table,
-    /// One JSON document at the end.
-    Document(JsonForm),
-    /// One line of JSON per event.
-    Lines,
-    /// Names of the nodes that succeeded.
-    Senders,
-    /// The user's template, rendered for each reply.
-    Template(Box<OutputTemplate>),
-    /// The output of command lines.
-    Command(CommandOutputPrinter),
-}
-
-impl RequestOutputForm {
-    /// Checks that a template uses only outputs of this action.
-    pub fn check_outputs(&self, action: &ActionSchema) -> Result<(), OutputFormError> {
-        let Self::Template(template) = self else { return Ok(()) };
-        let outputs = action.outputs().iter().map(|output| output.name.as_str());
-        Ok(template.check_fields("data", &outputs.collect::<Vec<_>>())?)
-    }
-
-    pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
-        Ok(match flags {
-            Flags { jq: Some(code), .. } => {
-                Self::Document(JsonForm(Some(JqExpression::new(code)?)))
-            }
-            Flags { json: true, .. } => Self::Document(JsonForm::default()),
-            Flags { jsonl: true, .. } => Self::Lines,
-            Flags { senders: true, .. } => Self::Senders,
-            Flags { table: true, .. } => Self::Table,
-            Flags { group: true, .. } => Self::Groups,
-            Flags { template: Some(text), .. } => {
-                Self::Template(Box::new(form::parse_template(text, &REPLY_TEMPLATE_NAMES)?))
-            }
-            Flags { command_output: Some(mode), .. } => {
-                Self::Command(CommandOutputPrinter::new(*mode))
-            }
-            _ => Self::Text,
-        })
-    }
-
-    /// Whether the form shows progress before the reply.
-    pub fn shows_progress(&self) -> bool {
-        match self {
-            Self::Command(command) => command.shows_progress(),
-            form => matches!(form, Self::Text | Self::Lines),
-        }
-    }
-
-    pub fn is_json(&self) -> bool {
-        matches!(self, Self::Document(_) | Self::Lines)
-    }
-
-    /// Whether the form is for people, who may want more than the results.
-    pub fn is_human_readable(&self) -> bool {
-        matches!(self, Self::Text | Self::Groups | Self::Table)
-    }
-
-    fn waits_for_all(&self) -> bool {
-        match self {
-            Self::Command(command) => command.waits_for_all(),
-            form => matches!(form, Self::Document(_) | Self::Table | Self::Groups),
-        }
-    }
-
-    /// Whether output is held back for a time.
-    pub fn holds_lines(&self) -> bool {
-        matches!(self, Self::Command(_))
-    }
-}
-
+/// The sink that prints the replies of a request, and its progress.
 #[derive(Debug)]
 pub struct RequestOutput<'a> {
-    pub form: &'a RequestOutputForm,
+    form: &'a RequestOutputForm,
     /// Filter for replies; `None` accepts all.
-    pub filter: Option<ReplyFilter>,
+    filter: Option<ReplyFilter>,
     /// Whether replies are held back until all have arrived, and sorted by node.
-    pub sort: bool,
-    pub view: RequestResultView<'a>,
-    pub cx: CommandContext<'a>,
+    sort: bool,
+    /// Whether progress of nodes is shown.
+    streams: bool,
+    view: RequestResultView<'a>,
+    /// The job that records the request.
+    job: Option<String>,
+    progress: ProgressReporter<'a>,
+    cx: CommandContext<'a>,
     /// Number of replies that the template could not be rendered for.
-    unrendered: AtomicUsize,
+    unrendered: Cell<usize>,
+    failure: SinkFailure,
 }
 
 impl<'a> RequestOutput<'a> {
@@ -130,8 +60,18 @@ impl<'a> RequestOutput<'a> {
         cx: CommandContext<'a>,
     ) -> Self {
         let (display, verbose, width) = (flags.display, cx.is_verbose(), cx.width());
-        let view = RequestResultView { action, display, verbose, noop: false, width };
-        Self { form, filter, sort: flags.sort, view, cx, unrendered: AtomicUsize::new(0) }
+        Self {
+            form,
+            filter,
+            sort: flags.sort,
+            streams: flags.wants_progress(action),
+            view: RequestResultView { action, display, verbose, noop: false, width },
+            job: None,
+            progress: form.progress_reporter(flags, cx),
+            cx,
+            unrendered: Cell::new(0),
+            failure: SinkFailure::default(),
+        }
     }
 
     /// The same settings for a request that only reports what would change, or for an ordinary one.
@@ -141,75 +81,75 @@ impl<'a> RequestOutput<'a> {
         self
     }
 
-    /// Prints the nodes that will be asked, and the job that stores the request.
+    /// The same settings for a request that is recorded as this job.
+    #[must_use]
+    pub fn with_job(mut self, job: Option<String>) -> Self {
+        self.job = job;
+        self
+    }
+
+    /// Prints the nodes that will be asked.
     pub fn print_found(
         &self,
         (agent, action): (&str, &str),
         nodes: &BTreeSet<Identity>,
-        job: Option<&str>,
     ) -> Result<(), PrintError> {
-        if let RequestOutputForm::Lines = self.form {
-            self.print_line(&RequestJsonLine::discovered(agent, action, nodes))?;
-            if let Some(id) = job {
-                self.print_line(&RequestJsonLine::Job { id })?;
+        match self.form {
+            RequestOutputForm::Lines => {
+                self.print_lines([RequestJsonLine::discovered(agent, action, nodes)])
             }
-        }
-        Ok(())
-    }
-
-    /// Prints an event at once.
-    pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<()> {
-        match (update, self.form) {
-            (FleetRequestUpdate::Reply(reply), form) => {
-                let is_folded = matches!(form, RequestOutputForm::Text) && !reply.is_ok();
-                let is_held_back =
-                    self.sort || is_folded || form.waits_for_all() || !self.accepts_reply(reply);
-                if is_held_back { Ok(()) } else { self.print_reply(reply) }
-            }
-            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => Ok(self
-                .cx
-                .printer
-                .print_text(progress_lines::render_progress_update(progress_update))?),
-            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Lines) => {
-                Ok(RequestJsonLine::progress_lines(progress_update)
-                    .try_for_each(|line| self.print_line(&line))?)
-            }
-            (FleetRequestUpdate::Batch { number, count, nodes }, RequestOutputForm::Lines) => {
-                Ok(self.print_line(&RequestJsonLine::Wave { number, count, nodes })?)
-            }
-            (FleetRequestUpdate::Stopped { reason, job }, RequestOutputForm::Lines) => {
-                let stop = RolloutStopDocument::new(reason);
-                Ok(self.print_line(&RequestJsonLine::Stopped { stop, job })?)
-            }
-            (
-                FleetRequestUpdate::Progress(progress_update),
-                RequestOutputForm::Command(command),
-            ) => Ok(command.handle_progress(progress_update, self.cx)?),
             _ => Ok(()),
         }
+    }
+
+    /// Prints the job that records the request.
+    pub fn print_job(&self) -> Result<(), PrintError> {
+        match (self.form, &self.job) {
+            (RequestOutputForm::Lines, Some(id)) => self.print_lines([RequestJsonLine::Job { id }]),
+            _ => Ok(()),
+        }
+    }
+
+    fn print_event(&self, event: RequestEvent<'_>) -> Result<()> {
+        match (event, self.form) {
+            (RequestEvent::Reply(reply), _) if self.sort || self.is_held_back(reply) => {}
+            (RequestEvent::Progress(_), _) if !self.streams => {}
+            (event, RequestOutputForm::Lines) => {
+                self.print_lines(RequestJsonLine::of_event(event, self.job.as_deref()))?;
+            }
+            (RequestEvent::Reply(reply), _) => self.print_reply(reply)?,
+            (RequestEvent::Progress(update), RequestOutputForm::Text) => {
+                self.cx.printer.print_text(progress_lines::render_progress_update(update))?;
+            }
+            (RequestEvent::Progress(update), RequestOutputForm::Command(command)) => {
+                command.handle_progress(update, self.cx)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Prints output that was held back long enough.
     pub fn print_overdue(&self) -> Result<()> {
         match self.form {
-            RequestOutputForm::Command(command) => Ok(command.print_overdue(self.cx)?),
+            RequestOutputForm::Command(command) => {
+                Ok(self.progress.suspend(|| command.print_overdue(self.cx))?)
+            }
             _ => Ok(()),
         }
     }
 
-    /// Without a target there was no discovery.
+    /// Fails with the first error of printing; otherwise prints everything after the replies. Without a target there was no discovery.
     pub fn print_end(
         &self,
-        report: &RequestReport,
+        report: &mut RequestReport,
         target: Option<&TargetSelection>,
     ) -> Result<()> {
-        if self.sort && !self.form.waits_for_all() {
-            let is_folded =
-                |reply: &NodeReply| matches!(self.form, RequestOutputForm::Text) && !reply.is_ok();
-            let replies = report.replies.iter();
-            for reply in replies.filter(|reply| self.accepts_reply(reply) && !is_folded(reply)) {
-                self.print_reply(reply)?;
-            }
+        self.failure.check()?;
+        if self.sort {
+            report.replies.sort_by(|a, b| a.node.cmp(&b.node));
+            let mut replies = report.replies.iter().filter(|reply| !self.is_held_back(reply));
+            replies.try_for_each(|reply| self.print_reply(reply))?;
         }
         match self.form {
             RequestOutputForm::Document(form) => {
@@ -218,8 +158,7 @@ impl<'a> RequestOutput<'a> {
                 return self.cx.print_json(&RequestDocument::new(&report), form);
             }
             RequestOutputForm::Lines => {
-                let lines = RequestJsonLine::closing_lines(report);
-                return Ok(lines.iter().try_for_each(|line| self.print_line(line))?);
+                return Ok(self.print_lines(RequestJsonLine::closing_lines(report))?);
             }
             _ => {}
         }
@@ -230,11 +169,10 @@ impl<'a> RequestOutput<'a> {
         match self.form {
             RequestOutputForm::Senders | RequestOutputForm::Template(_) => {
                 self.cx.printer.print_message(balance_line(report).trim_end());
-                let unrendered = self.unrendered.load(Ordering::Relaxed);
-                if unrendered > 0 {
-                    return Err(OutputFormError::Unrendered(unrendered).into());
-                }
-                return Ok(());
+                return match self.unrendered.get() {
+                    0 => Ok(()),
+                    unrendered => Err(OutputFormError::Unrendered(unrendered).into()),
+                };
             }
             RequestOutputForm::Command(command) => return Ok(command.print_end(report, self.cx)?),
             RequestOutputForm::Table => self.print_table(report)?,
@@ -254,10 +192,16 @@ impl<'a> RequestOutput<'a> {
 
     /// Prints why the template could not be rendered for a node.
     fn note_unrendered(&self, reply: &NodeReply, error: &OutputTemplateError) {
-        self.unrendered.fetch_add(1, Ordering::Relaxed);
+        self.unrendered.update(|count| count + 1);
         let error = error.to_string();
         let message = format_args!("{}: --template: {}", reply.node, error);
         self.cx.printer.print_error(message);
+    }
+
+    /// Whether the reply is printed at the end, together with others, or not at all.
+    fn is_held_back(&self, reply: &NodeReply) -> bool {
+        let is_folded = matches!(self.form, RequestOutputForm::Text) && !reply.is_ok();
+        is_folded || self.form.waits_for_all() || !self.accepts_reply(reply)
     }
 
     fn accepts_reply(&self, reply: &NodeReply) -> bool {
@@ -332,7 +276,7 @@ impl<'a> RequestOutput<'a> {
             }
             RequestOutputForm::Command(command) => command.print_reply(reply, self.cx)?,
             RequestOutputForm::Lines => {
-                self.print_line(&RequestJsonLine::Result(reply))?;
+                self.print_lines([RequestJsonLine::Result(reply)])?;
             }
             RequestOutputForm::Senders if reply.is_ok() || self.filter.is_some() => {
                 self.cx.printer.print_line(reply.node.as_str())?;
@@ -352,43 +296,30 @@ impl<'a> RequestOutput<'a> {
         Ok(())
     }
 
-    fn print_line(&self, line: &RequestJsonLine<'_>) -> Result<(), PrintError> {
-        self.cx.printer.print_line(json::to_safe_line(line)?)
+    fn print_lines<'r>(
+        &self,
+        lines: impl IntoIterator<Item = RequestJsonLine<'r>>,
+    ) -> Result<(), PrintError> {
+        lines
+            .into_iter()
+            .try_for_each(|line| self.cx.printer.print_line(json::to_safe_line(&line)?))
     }
 }
 
-/// Runs a command with the output form of the flags, and prints its error in that form.
-pub async fn run_with_form(
-    flags: &Flags,
-    cx: CommandContext<'_>,
-    command: impl AsyncFnOnce(&RequestOutputForm) -> CommandResult,
-) -> CommandResult {
-    let mut flags = flags.clone();
-    if flags.apply_output().map_err(OutputFormError::TwoForms)? {
-        cx.printer.print_warning(
-            "`-o FILE` is deprecated, because -o is the form of the output; use `--output-file FILE`",
-        );
+impl RequestObserver for RequestOutput<'_> {
+    fn observe(&self, event: RequestEvent<'_>) {
+        let is_result = matches!(event, RequestEvent::Reply(_) | RequestEvent::Progress(_));
+        if !is_result {
+            self.progress.observe(event);
+        }
+        if is_result
+            || matches!(event, RequestEvent::BatchStarted { .. } | RequestEvent::Stopped { .. })
+        {
+            self.failure.note(self.progress.suspend(|| self.print_event(event)));
+        }
     }
-    if let Some(path) = &flags.file {
-        // Truncates the file. Its data has no colours.
-        let file =
-            File::create(path).map_err(|source| ResultWriteError::File(path.clone(), source))?;
-        let screen = Screen::for_file(cx.environment.columns);
-        cx.printer.redirect_data(Box::new(file), screen);
-    }
-    let form = RequestOutputForm::from_flags(&flags)?;
-    let result = command(&form).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
-        print_error(error, cx)?;
-    }
-    result
-}
 
-/// Prints the error of the command in the JSON lines form. Does nothing if the output is closed.
-fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
-    if error.downcast_ref::<PrintError>().is_some() {
-        return Ok(());
+    fn is_closed(&self) -> bool {
+        self.failure.is_set()
     }
-    let error = anstream::adapter::strip_str(&error_text(error)).to_string();
-    cx.printer.print_line(json::to_safe_line(&RequestJsonLine::Error { error })?)
 }

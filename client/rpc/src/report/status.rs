@@ -29,6 +29,14 @@ pub fn outcome_words(status: ReplyStatus, reason: Option<&ReplyReason>) -> &'sta
     }
 }
 
+/// The outcome in words, and the message of a failure.
+pub fn outcome_text(status: ReplyStatus, reason: Option<&ReplyReason>, message: &str) -> String {
+    match (status, outcome_words(status, reason)) {
+        (ReplyStatus::Ok, words) => words.to_owned(),
+        (_, words) => format!("{words}: {message}"),
+    }
+}
+
 /// The failures by outcome, the most frequent first: `3 denied, 1 timed out`. Plain failures are not listed if there are no others.
 pub fn count_failures(replies: &[NodeReply]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::NodeText;
+use muster_client::jobs::JobEnd;
 use muster_client::{
     AgentSchemas, FleetConnection, FleetRequestError, Located, NodeReply, RequestEvent,
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
@@ -107,7 +108,7 @@ impl InventoryQuery {
                 return Err(FleetRequestError::Interrupted.into());
             }
         }
-        progress.observe(RequestEvent::CallsEnded);
+        progress.observe(RequestEvent::CallsEnded(JobEnd::Finished));
         if !total.missing.is_empty() {
             let names = list_first_nodes(&total.missing, MAX_SHOWN_NAMES, ", ");
             cx.printer.print_warning(format_args!("no reply, {consequence}: {names}"));

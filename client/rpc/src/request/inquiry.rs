@@ -42,7 +42,7 @@ pub async fn ask_nodes(
     found: Located,
     progress: &ProgressReporter<'_>,
 ) -> Result<RequestReport> {
-    Ok(fleet.ask(FleetRequest::new(plan), found, progress).await?)
+    Ok(fleet.run_request(FleetRequest::new(plan), found, progress).await?)
 }
 
 pub async fn ask_node(

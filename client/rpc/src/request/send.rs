@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_calls::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_client::{
     ApprovalFileError, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
-    LoadedApproval, Located, ReplyFilter, RequestPlan, RequestReport, RpcSettings, TargetSelection,
+    LoadedApproval, Located, RequestPlan, RequestReport, RpcSettings, TargetSelection,
     load_approval, request_noop,
 };
 use muster_display::node_count_text;
@@ -22,8 +22,9 @@ use crate::flags::output::OutputArgs;
 use crate::flags::request::RequestArgs;
 use crate::flags::request_flags::RequestFlags;
 use crate::flags::rollout_flags::PaceArgs;
-use crate::report::progress::{MessagePrinter, ProgressReporter};
-use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::report::progress::MessagePrinter;
+use crate::report::request_form::{RequestOutputForm, run_with_form};
+use crate::report::request_output::RequestOutput;
 use crate::report::rollout_preview::RolloutPreview;
 use crate::report::trace::RequestTrace;
 use crate::request::input_values::{StdinUse, read_input_values};
@@ -132,7 +133,7 @@ async fn ask_action(
     if let Some(earlier_job) = &earlier_job {
         fleet.check_job(&earlier_job.job)?;
     }
-    let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
+    let progress = form.progress_reporter(&args.output, cx);
     let mut found = if let Some(nodes) = nodes {
         let filter = earlier_job.as_ref().map(|earlier| earlier.job.header.filter.clone());
         let filter = filter.unwrap_or_default();
@@ -160,14 +161,19 @@ async fn ask_action(
         earlier_job: earlier_job.as_ref(),
     };
     let journal = open_journal(&candidate, args.flags.job.as_ref(), cx)?;
-    let messages = MessagePrinter(cx.printer);
-    let recorder = JobRecorder::new(journal, &messages);
-    let pending_request =
-        PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
-    match answer_destination(&args, pending_request.fleet)? {
-        Some(delivery) => pending_request.send_without_waiting(delivery).await,
-        None => pending_request.gather_replies(&args, (form, filter), &progress).await,
+    request.job = journal.as_ref().map(|journal| journal.job_id().to_owned());
+    let destination = answer_destination(&args, &fleet)?;
+    let pending_request = PendingRequest { fleet: &fleet, request, found, target: &target, cx };
+    if let Some(delivery) = destination {
+        let messages = MessagePrinter(cx.printer);
+        let recorder = JobRecorder::new(journal, &messages);
+        return pending_request.send_without_waiting(delivery, &recorder).await;
     }
+    let output = RequestOutput::new(form, filter, &args.output, action, cx)
+        .with_noop(plan.is_noop())
+        .with_job(pending_request.request.job.clone());
+    let recorder = JobRecorder::new(journal, &output);
+    pending_request.gather_replies(&output, &recorder, form).await
 }
 
 /// Builds the request and its options from the flags or from the resumed job.
@@ -189,6 +195,7 @@ fn build_fleet_request<'a>(
         trace: args.flags.trace,
         traceparent: request_traceparent(args.flags.trace, cx.environment),
         approval: None,
+        job: None,
     };
     if let Some(earlier_job) = earlier_job {
         earlier_job.apply_shaping(&mut request, &args.pace);
@@ -200,7 +207,6 @@ struct PendingRequest<'a> {
     fleet: &'a FleetConnection,
     request: FleetRequest<'a>,
     found: Located,
-    recorder: JobRecorder<'a>,
     target: &'a TargetSelection,
     cx: CommandContext<'a>,
 }
@@ -208,29 +214,18 @@ struct PendingRequest<'a> {
 impl PendingRequest<'_> {
     /// Sends the request and prints replies.
     async fn gather_replies(
-        mut self,
-        args: &RequestArgs,
-        (form, filter): (&RequestOutputForm, Option<ReplyFilter>),
-        progress: &ProgressReporter<'_>,
+        self,
+        output: &RequestOutput<'_>,
+        recorder: &JobRecorder<'_>,
+        form: &RequestOutputForm,
     ) -> CommandResult {
         let RequestPlan { ddl, action, .. } = self.request.plan;
         let (cx, trace) = (self.cx, self.request.trace);
-        let output = RequestOutput::new(form, filter, &args.output, action, cx)
-            .with_noop(self.request.plan.is_noop());
-        let job = self.recorder.job_id();
-        output.print_found((ddl.name(), action.name()), &self.found.nodes, job)?;
-        let replies = self.fleet.run_request(
-            self.request,
-            self.found,
-            &mut self.recorder,
-            progress,
-            |update| progress.suspend(|| output.print_news(update)),
-        );
-        let mut report = show_meanwhile(replies, &output, progress).await?;
-        if args.output.sort {
-            report.replies.sort_by(|a, b| a.node.cmp(&b.node));
-        }
-        output.print_end(&report, Some(self.target))?;
+        output.print_found((ddl.name(), action.name()), &self.found.nodes)?;
+        output.print_job()?;
+        let replies = self.fleet.run_request(self.request, self.found, recorder);
+        let mut report = show_meanwhile(replies, output, form).await?;
+        output.print_end(&mut report, Some(self.target))?;
         if trace && form.is_human_readable() {
             cx.printer
                 .print_text(RequestTrace::from_report(&report).render_text(cx.is_verbose()))?;
@@ -239,24 +234,24 @@ impl PendingRequest<'_> {
         // Named nodes may not exist, so only nodes that replied are remembered.
         cx.remember_found(self.target, report.replies.iter().map(|reply| &reply.node));
         cx.suggest_nodes(&report.stats.not_connected);
-        print_next_steps(&report, self.recorder.job_id(), cx);
+        print_next_steps(&report, recorder.job_id().as_deref(), cx);
         Ok(report.stats.outcome().into())
     }
 
     /// Sends the request without waiting for replies, and prints that it was sent.
-    async fn send_without_waiting(mut self, delivery: ReplyDelivery) -> CommandResult {
+    async fn send_without_waiting(
+        self,
+        delivery: ReplyDelivery,
+        recorder: &JobRecorder<'_>,
+    ) -> CommandResult {
         let printer = self.cx.printer;
         if self.found.nodes.is_empty() {
             self.cx.report_no_nodes(self.target);
             return Ok(CommandExitCode::Local);
         }
         let count = self.found.nodes.len();
-        let sending = self.fleet.send_without_waiting(
-            &self.request,
-            self.found,
-            delivery,
-            &mut self.recorder,
-        );
+        let sending =
+            self.fleet.send_without_waiting(&self.request, self.found, delivery, recorder);
         let (request, skipped) = sending.await?;
         let sent_count = count.saturating_sub(skipped.len());
         if sent_count > 0 {
@@ -276,18 +271,16 @@ impl PendingRequest<'_> {
 
 /// Waits for the replies, and prints output that was held back meanwhile.
 async fn show_meanwhile(
-    replies: impl Future<Output = Result<RequestReport>>,
+    replies: impl Future<Output = Result<RequestReport, FleetRequestError>>,
     output: &RequestOutput<'_>,
-    progress: &ProgressReporter<'_>,
+    form: &RequestOutputForm,
 ) -> Result<RequestReport> {
     let mut replies = pin!(replies);
     let mut ticks = tokio::time::interval(HELD_OUTPUT_INTERVAL);
     loop {
         tokio::select! {
-            report = &mut replies => return report,
-            _ = ticks.tick(), if output.form.holds_lines() => {
-                progress.suspend(|| output.print_overdue())?;
-            }
+            report = &mut replies => return Ok(report?),
+            _ = ticks.tick(), if form.holds_lines() => output.print_overdue()?,
         }
     }
 }

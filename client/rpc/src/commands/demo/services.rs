@@ -49,7 +49,7 @@ pub async fn start_services(
         for nodes in nodes.chunks(NODES_PER_REQUEST) {
             let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
             let target = Located::from_names(named.clone());
-            let report = fleet.ask(FleetRequest::new(&plan), target, &()).await?;
+            let report = fleet.run_request(FleetRequest::new(&plan), target, &()).await?;
             let started: BTreeSet<Identity> = report
                 .replies
                 .iter()

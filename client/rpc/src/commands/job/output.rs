@@ -14,7 +14,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::report::status::outcome_words;
+use crate::report::status::outcome_text;
 
 /// Indentation below a title, in columns.
 const INDENT: usize = 3;
@@ -125,12 +125,8 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
     page.push_gap();
 }
 
-fn reply_status_line(answer: &JobReply) -> String {
-    let words = outcome_words(answer.statuscode, answer.reason.as_ref());
-    if answer.is_ok() {
-        return words.to_owned();
-    }
-    format!("{words}: {}", answer.statusmsg.block())
+fn reply_status_line(reply: &JobReply) -> String {
+    outcome_text(reply.statuscode, reply.reason.as_ref(), &reply.statusmsg.block())
 }
 
 /// The document of a difference.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use muster_client::jobs::{JobHeader, JobStore, SavedJob, SavedJobError};
 use muster_client::{
-    AgentSchemas, FleetRequest, JobRecorder, Located, RequestPlan, RequestReport, RequestWords,
-    ResultGap, TargetSelection, request_noop,
+    AgentSchemas, FleetRequest, JobRecorder, Located, RequestObserver as _, RequestPlan,
+    RequestReport, RequestWords, ResultGap, TargetSelection, request_noop,
 };
 use muster_display::list_sample_nodes;
 use muster_display::node_count_text;
@@ -16,8 +16,9 @@ use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use crate::commands::job::args::JobUndoArgs;
-use crate::report::progress::{MessagePrinter, ProgressReporter};
-use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::report::progress::MessagePrinter;
+use crate::report::request_form::{RequestOutputForm, run_with_form};
+use crate::report::request_output::RequestOutput;
 use crate::request::save::{JobCandidate, open_journal};
 use crate::session::context::{CommandContext, CommandResult, Result};
 
@@ -55,10 +56,7 @@ async fn undo_job(
     warn_of_unknown_nodes(&job, cx);
     let preview = || describe_undo(&job, &nodes);
     cx.confirm_request((args.noop, nodes.len(), args.yes), preview).await?;
-    let output = RequestOutput::new(form, None, &args.output, plan.action, cx).with_noop(args.noop);
     let (agent, action) = (plan.ddl.name(), plan.action.name());
-    output.print_found((agent, action), &nodes, None)?;
-    let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut report = RequestReport::empty(agent, action);
     report.noop = args.noop;
     let candidate = JobCandidate {
@@ -69,22 +67,25 @@ async fn undo_job(
         target: &target,
         earlier_job: None,
     };
-    let messages = MessagePrinter(cx.printer);
-    let mut recorder = JobRecorder::new(open_journal(&candidate, None, cx)?, &messages);
+    let journal = open_journal(&candidate, None, cx)?;
+    let job_id = journal.as_ref().map(|journal| journal.job_id().to_owned());
+    let output = RequestOutput::new(form, None, &args.output, plan.action, cx)
+        .with_noop(args.noop)
+        .with_job(job_id.clone());
+    output.print_found((agent, action), &nodes)?;
+    let recorder = JobRecorder::new(journal, &output);
     for (number, (plan, nodes)) in plans.iter().enumerate() {
         recorder.set_has_more(number + 1 < plans.len());
-        let request = FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) };
+        let (timeout, job) = (args.timeout, job_id.clone());
+        let request = FleetRequest { timeout, job, ..FleetRequest::new(plan) };
         let found = Located::from_names(nodes.clone());
-        let replies = fleet.run_request(request, found, &mut recorder, &progress, |update| {
-            progress.suspend(|| output.print_news(update))
-        });
-        report = report.merge(replies.await?);
-        if report.stats.gaps.contains(&ResultGap::Interrupted) {
+        report = report.merge(fleet.run_request(request, found, &recorder).await?);
+        if report.stats.gaps.contains(&ResultGap::Interrupted) || recorder.is_closed() {
             break;
         }
     }
     report.summarize(plan.action);
-    output.print_end(&report, None)?;
+    output.print_end(&mut report, None)?;
     cx.warn_of_gaps(&report);
     Ok(report.stats.outcome().into())
 }

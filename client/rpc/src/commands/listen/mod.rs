@@ -2,12 +2,11 @@
 
 pub mod args;
 
-use muster_client::{
-    FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection, listen_for_replies,
-};
+use muster_client::{ListenRequest, RequestWords, ResultGap, TargetSelection, listen_for_replies};
 
 use crate::commands::listen::args::ListenArgs;
-use crate::report::request_output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::report::request_form::{RequestOutputForm, run_with_form};
+use crate::report::request_output::RequestOutput;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form;
 
@@ -35,19 +34,8 @@ async fn print_replies(
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         time: args.timeout,
     };
-    let shows_progress = args.output.wants_progress(action);
-    let print_ready = |subject: &str| {
-        cx.printer.print_message(format_args!("Listening on {subject}"));
-    };
-    let replies = listen_for_replies(&fleet, request, print_ready, |update| match update {
-        FleetRequestUpdate::Progress(_) if !shows_progress => Ok(()),
-        update => output.print_news(update),
-    });
-    let mut report = replies.await?;
-    if args.output.sort {
-        report.replies.sort_by(|a, b| a.node.cmp(&b.node));
-    }
-    output.print_end(&report, None)?;
+    let mut report = listen_for_replies(&fleet, request, &output).await?;
+    output.print_end(&mut report, None)?;
     cx.warn_of_gaps(&report);
     let interrupted = report.stats.gaps.contains(&ResultGap::Interrupted);
     Ok(if report.stats.response_count() == 0 && !interrupted {

@@ -12,8 +12,6 @@ use muster_display::{TextPage, count_text, node_count_text};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-
-
 /// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: i64 = 1000;
 

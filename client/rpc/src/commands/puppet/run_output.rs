@@ -2,10 +2,9 @@
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_calls::RolloutStopReason;
-use muster_client::{EndedRun, PuppetRolloutNotice, PuppetRunsReport, RunLogLine};
-use muster_display::json;
-use muster_display::node_count_text;
+use muster_client::{EndedRun, PuppetRunsReport, RequestEvent, RequestObserver, RunLogLine};
 use muster_display::printer::PrintError;
+use muster_display::{json, node_count_text};
 use muster_wire::identity::Identity;
 
 use crate::commands::puppet::args::RunOutputArgs as Flags;
@@ -14,6 +13,8 @@ use crate::commands::puppet::output::runs::{
     format_log_line, render_runs_summary,
 };
 use crate::outcome::diagnostics::error_text;
+use crate::report::progress::MessagePrinter;
+use crate::report::sink_failure::SinkFailure;
 use crate::session::context::{CommandContext, Error, Result};
 use crate::session::form;
 use crate::session::form::JsonForm;
@@ -27,16 +28,18 @@ pub enum PuppetOutputForm {
     Lines,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// The sink that prints the runs of a rollout.
+#[derive(Debug)]
 pub struct PuppetOutput<'a> {
-    pub form: &'a PuppetOutputForm,
+    pub form: PuppetOutputForm,
     /// Whether all events are logged, or only the result of each run.
-    pub logs: bool,
+    logs: bool,
     pub cx: CommandContext<'a>,
+    failure: SinkFailure,
 }
 
 impl PuppetOutputForm {
-    pub fn from_flags(flags: &Flags) -> Result<Self> {
+    fn from_flags(flags: &Flags) -> Result<Self> {
         Ok(match form::parse_json_form(&flags.json)? {
             Some(form) => Self::Document(form),
             None if flags.jsonl => Self::Lines,
@@ -45,7 +48,12 @@ impl PuppetOutputForm {
     }
 }
 
-impl PuppetOutput<'_> {
+impl<'a> PuppetOutput<'a> {
+    pub fn new(flags: &Flags, logs: bool, cx: CommandContext<'a>) -> Result<Self> {
+        let form = PuppetOutputForm::from_flags(flags)?;
+        Ok(Self { form, logs, cx, failure: SinkFailure::default() })
+    }
+
     /// Logs a message about the whole rollout.
     pub fn log_message(&self, text: &str) {
         if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
@@ -75,29 +83,22 @@ impl PuppetOutput<'_> {
         Ok(())
     }
 
-    pub fn print_news(&self, notice: PuppetRolloutNotice) -> Result<()> {
-        match notice {
-            PuppetRolloutNotice::Line(line) => self.print_event(&line)?,
-            PuppetRolloutNotice::Halted(halt, under_way) => {
-                self.cx.printer.print_error(halt);
-                if under_way > 0 {
-                    let nodes = node_count_text(under_way);
-                    let advice = if halt == RolloutStopReason::Interrupted {
-                        "; press Ctrl-C again to exit at once; their runs continue"
-                    } else {
-                        ""
-                    };
-                    let message = format!("waiting for {nodes} in flight{advice}");
-                    self.cx.printer.print_message(message);
-                }
-            }
-            PuppetRolloutNotice::Failed(error) => self.cx.printer.print_error(error_chain(&error)),
+    fn print_stop(&self, reason: RolloutStopReason, in_flight: usize) {
+        self.cx.printer.print_error(reason);
+        if in_flight > 0 {
+            let nodes = node_count_text(in_flight);
+            let advice = if reason == RolloutStopReason::Interrupted {
+                "; press Ctrl-C again to exit at once; their runs continue"
+            } else {
+                ""
+            };
+            let message = format_args!("waiting for {nodes} in flight{advice}");
+            self.cx.printer.print_message(message);
         }
-        Ok(())
     }
 
-    fn print_event(&self, line: &RunLogLine) -> Result<(), PrintError> {
-        match (self.form, line) {
+    fn print_run(&self, line: &RunLogLine) -> Result<(), PrintError> {
+        match (&self.form, line) {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
                 self.print_line(&PuppetRunsJsonLine::Running { node, concurrency: *count })
             }
@@ -115,8 +116,10 @@ impl PuppetOutput<'_> {
         }
     }
 
+    /// Fails with the first error of printing; otherwise prints everything after the runs.
     pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<()> {
-        match self.form {
+        self.failure.check()?;
+        match &self.form {
             PuppetOutputForm::Document(form) => {
                 self.cx.print_json(&PuppetRunsDocument::new(runs), form)?;
             }
@@ -159,5 +162,20 @@ impl PuppetOutput<'_> {
 
     fn print_line(&self, line: &PuppetRunsJsonLine<'_>) -> Result<(), PrintError> {
         self.cx.printer.print_line(json::to_safe_line(line)?)
+    }
+}
+
+impl RequestObserver for PuppetOutput<'_> {
+    fn observe(&self, event: RequestEvent<'_>) {
+        match event {
+            RequestEvent::Run(line) => self.failure.note(self.print_run(line).map_err(Error::from)),
+            RequestEvent::Stopped { reason, in_flight } => self.print_stop(reason, in_flight),
+            RequestEvent::SendFailed(error) => self.cx.printer.print_error(error_chain(error)),
+            message => MessagePrinter(self.cx.printer).observe(message),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.failure.is_set()
     }
 }

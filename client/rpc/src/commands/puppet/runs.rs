@@ -60,18 +60,16 @@ pub async fn run_once(args: &PuppetRunonceArgs, cx: CommandContext<'_>) -> Comma
         limits: RolloutLimits::default(),
         enabled_only: false,
     };
-    let form = PuppetOutputForm::from_flags(&args.rollout.form)?;
-    let output = PuppetOutput { form: &form, logs: false, cx };
-    report_error(&output, run_round(&rollout, output).await.map(|runs| runs.outcome().into()))
+    let output = PuppetOutput::new(&args.rollout.form, false, cx)?;
+    report_error(&output, run_round(&rollout, &output).await.map(|runs| runs.outcome().into()))
 }
 
 /// Runs Puppet on all matching nodes with limited concurrency, repeatedly if requested.
 pub async fn run_all(args: &PuppetRunallArgs, cx: CommandContext<'_>) -> CommandResult {
-    let form = PuppetOutputForm::from_flags(&args.rollout.form)?;
-    let output = PuppetOutput { form: &form, logs: true, cx };
+    let output = PuppetOutput::new(&args.rollout.form, true, cx)?;
     let result = match &args.resume {
-        Some(job) => resume_job(job, &args.rollout.options, output).await,
-        None => run_rounds(args, output).await,
+        Some(job) => resume_job(job, &args.rollout.options, &output).await,
+        None => run_rounds(args, &output).await,
     };
     report_error(&output, result)
 }
@@ -83,7 +81,7 @@ fn report_error(output: &PuppetOutput<'_>, result: CommandResult) -> CommandResu
     result
 }
 
-async fn run_rounds(args: &PuppetRunallArgs, output: PuppetOutput<'_>) -> CommandResult {
+async fn run_rounds(args: &PuppetRunallArgs, output: &PuppetOutput<'_>) -> CommandResult {
     let rollout = RequestedRollout {
         limit: args.limit,
         args: &args.rollout,
@@ -112,7 +110,7 @@ async fn run_rounds(args: &PuppetRunallArgs, output: PuppetOutput<'_>) -> Comman
 /// Finds nodes and runs Puppet on them.
 async fn run_round(
     rollout: &RequestedRollout<'_>,
-    output: PuppetOutput<'_>,
+    output: &PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport> {
     let (cx, PuppetRolloutArgs { options, job, filters, .. }) = (output.cx, rollout.args);
     let target = cx.read_target(filters)?.with_agent(PuppetAgent::NAME)?;
@@ -209,7 +207,7 @@ async fn run_round(
 async fn resume_job(
     reference: &str,
     options: &PuppetRunArgs,
-    output: PuppetOutput<'_>,
+    output: &PuppetOutput<'_>,
 ) -> CommandResult {
     let cx = output.cx;
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
@@ -240,14 +238,10 @@ async fn execute_rollout(
     spec: PuppetRolloutSpec,
     plan: &RequestPlan<'_>,
     (runs, journal): (PuppetRunsReport, Option<JobJournal>),
-    output: PuppetOutput<'_>,
+    output: &PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport> {
-    let messages = MessagePrinter(output.cx.printer);
-    let mut recorder = JobRecorder::new(journal, &messages);
-    let rollout = run_puppet_rollout(fleet, spec, plan.action, (runs, &mut recorder), |notice| {
-        output.print_news(notice)
-    });
-    let runs = rollout.await?;
+    let recorder = JobRecorder::new(journal, output);
+    let runs = run_puppet_rollout(fleet, spec, plan.action, runs, &recorder).await;
     output.print_end(&runs)?;
     Ok(runs)
 }
