@@ -86,10 +86,10 @@ async fn exchange_request(
     };
     let (status, stdout, stderr) = exit.map_err(failed)?;
     for line in stdout.lines() {
-        observer.observe(RequestEvent::ProgramOutput(&program, line.into()));
+        observer.observe(RequestEvent::ProgramOutput(&program, &line.into()));
     }
     for line in stderr.lines() {
-        observer.observe(RequestEvent::ProgramWarning(&program, line.into()));
+        observer.observe(RequestEvent::ProgramWarning(&program, &line.into()));
     }
     if !status.success() {
         return Err(DiscoveryProgramError::Failed(program, status));

@@ -20,8 +20,6 @@ use crate::locate::locate_offline;
 use crate::located::Located;
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::ping::list_answering;
-use crate::report::RequestReport;
-use crate::rollout::FleetRequest;
 use crate::settings::RpcSettings;
 use crate::target::TargetSelection;
 use crate::token_cache::PersistentTokenCache;

@@ -13,6 +13,7 @@
 extern crate self as muster_client;
 
 mod approval;
+mod batches;
 mod cache_file;
 mod caller_summary;
 mod collect;
@@ -60,6 +61,7 @@ pub use approval::{
     ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
     write_approval_file,
 };
+pub use batches::{BatchPace, BatchProgress, run_batches};
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use comparison::{DiscoveryAnswers, DiscoveryDifferences, ask_both};

@@ -10,8 +10,8 @@ use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageTiming;
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// One node's reply. As JSON, an item of `replies` in `muster.request.v1`.
@@ -20,30 +20,23 @@ use serde_json::{Map, Value};
 pub struct NodeReply {
     /// The sender.
     #[serde(rename = "sender")]
-    #[schemars(description = "")]
     pub node: Identity,
     /// The status.
     #[serde(rename = "statuscode")]
-    #[schemars(description = "")]
     pub status: ReplyStatus,
     /// The status message of the node.
-    #[serde(rename = "statusmsg", serialize_with = "serialize_raw")]
-    #[schemars(with = "String", description = "")]
+    #[serde(rename = "statusmsg")]
     pub message: NodeText,
     /// The reason of a failure, with details.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(description = "")]
     pub reason: Option<ReplyReason>,
     /// How long the action ran on the node, in milliseconds.
     #[serde(rename = "took_ms")]
-    #[schemars(description = "")]
     pub took: Millis,
     /// Stage timings, if the request was traced.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(description = "")]
     pub trace: Option<NodeTrace>,
     /// The action's outputs; sensitive ones are redacted.
-    #[schemars(description = "")]
     pub data: Map<String, Value>,
 }
 
@@ -52,16 +45,12 @@ pub struct NodeReply {
 #[schemars(description = "One node's part of a document; times in microseconds.")]
 pub struct NodeTrace {
     /// Time from the request to the verified reply.
-    #[schemars(description = "")]
     pub total_us: u64,
     /// The time that the node and the verification did not take: network, and queues at the broker.
-    #[schemars(description = "")]
     pub network_us: u64,
     /// Verification time of the reply.
-    #[schemars(description = "")]
     pub verify_us: u64,
     /// The node's own stage timings.
-    #[schemars(description = "")]
     pub stages: Vec<StageTiming>,
 }
 
@@ -111,11 +100,7 @@ impl NodeReply {
 
     /// What the reply says of a Puppet run. The difference between the clocks is unknown.
     pub fn run_outcome(&self) -> RunOutcome {
-        let (reason, message) = (self.reason.as_ref(), self.message.raw());
+        let (reason, message) = (self.reason.as_ref(), self.message.clone());
         RunOutcome::from_saved_reply(self.status, reason, message, self.data.clone())
     }
-}
-
-fn serialize_raw<S: Serializer>(text: &NodeText, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(text.raw())
 }

@@ -27,9 +27,9 @@ pub enum RequestEvent<'a> {
     /// These nodes replied and refused the request, with these messages; may be empty.
     NodesRefused(&'a BTreeMap<Identity, NodeText>),
     /// The discovery program wrote a line to its standard output.
-    ProgramOutput(&'a Path, NodeText),
+    ProgramOutput(&'a Path, &'a NodeText),
     /// The discovery program wrote a line to its standard error.
-    ProgramWarning(&'a Path, NodeText),
+    ProgramWarning(&'a Path, &'a NodeText),
     /// Replies that other processes asked for are received on this subject from now on.
     Listening(&'a str),
     /// Requests to this number of nodes begin.

@@ -283,7 +283,7 @@ impl From<&NodeReply> for JobReply {
         Self {
             sender: node.clone(),
             statuscode: *status,
-            statusmsg: message.raw().to_owned(),
+            statusmsg: message.clone(),
             reason: reason.clone(),
             took_ms: *took,
             data,
@@ -300,7 +300,7 @@ impl From<&JobReply> for NodeReply {
         Self {
             node: sender,
             status: statuscode,
-            message: statusmsg.into(),
+            message: statusmsg,
             reason,
             took: took_ms,
             trace: None,

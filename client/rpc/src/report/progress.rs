@@ -130,10 +130,10 @@ impl RequestObserver for MessagePrinter<'_> {
                 }
             }
             RequestEvent::ProgramOutput(program, line) => {
-                printer.print_detail(program_line(program, &line));
+                printer.print_detail(program_line(program, line));
             }
             RequestEvent::ProgramWarning(program, line) => {
-                printer.print_warning(program_line(program, &line));
+                printer.print_warning(program_line(program, line));
             }
             RequestEvent::Listening(subject) => {
                 printer.print_message(format_args!("Listening on {subject}"));

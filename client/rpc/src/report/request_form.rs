@@ -4,12 +4,6 @@ use std::fs::File;
 
 use muster_ddl::ActionSchema;
 
-use crate::display::diagnostics;
-use crate::display::jq::JqExpression;
-use crate::display::json;
-use crate::display::printer::PrintError;
-use crate::display::screen::Screen;
-use crate::display::template::OutputTemplate;
 use crate::flags::output::OutputArgs as Flags;
 use crate::outcome::error::ResultWriteError;
 use crate::report::command_output_printer::CommandOutputPrinter;
@@ -19,6 +13,12 @@ use crate::report::template_values::REPLY_TEMPLATE_NAMES;
 use crate::session::context::{CommandContext, CommandResult, Error, Result};
 use crate::session::form;
 use crate::session::form::{JsonForm, OutputFormError};
+use muster_display::diagnostics;
+use muster_display::jq::JqExpression;
+use muster_display::json;
+use muster_display::printer::PrintError;
+use muster_display::screen::Screen;
+use muster_display::template::OutputTemplate;
 
 #[derive(Debug)]
 pub enum RequestOutputForm {
