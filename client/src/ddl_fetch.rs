@@ -78,7 +78,7 @@ impl FetchedDdl {
     pub fn from_report(agent: &str, report: &RequestReport) -> Result<Self, DdlFetchError> {
         let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
         let mut latest = None;
-        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+        for reply in report.successes() {
             let RpcutilDdlOutput { ddl, sha256, .. } = reply.typed_outputs();
             let fetched = Self::from_text(agent, &sha256, ddl)?;
             let short = sha256.get(..12).unwrap_or(&sha256);

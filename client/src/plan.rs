@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use muster_base::{error_chain, nearest_name};
 use muster_calls::DdlStore;
-use muster_ddl::{ActionSchema, AgentDdl, AttributeChecking, InputValidationError, ValueType};
+use muster_contract::given_inputs;
+use muster_ddl::{
+    Action, ActionSchema, AgentDdl, AttributeChecking, InputValidationError, ValueType,
+};
 use muster_wire::limits::MAX_REQUEST_BYTES;
 use serde_json::{Map, Value};
 
@@ -87,6 +90,12 @@ impl AgentSchemas {
             command: nearest_name(agent, self.commands.iter().map(String::as_str)),
             ddls: self.directory.clone(),
         })
+    }
+
+    /// Plans an action with these inputs, which its DDL checks.
+    pub fn plan<A: Action>(&self, input: &A::Input) -> Result<RequestPlan<'_>, FleetRequestError> {
+        let found = self.find_action(&RequestWords::of_action::<A>())?;
+        RequestPlan::with_base_inputs(found, given_inputs(input), &[], AttributeChecking::Strict)
     }
 
     /// Returns the named action or the agent's default.

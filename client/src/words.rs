@@ -1,5 +1,7 @@
 //! Splits the words of a request, `AGENT [ACTION] [KEY=VALUE]...`, without interpretation. Values stay as typed.
 
+use muster_ddl::{Action, AgentContract as _};
+
 use crate::error::FleetRequestError;
 
 /// The parsed words.
@@ -19,6 +21,11 @@ impl RequestWords {
         let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let inputs = inputs.iter().map(own).collect();
         Self { agent: agent.to_owned(), action: action.map(str::to_owned), inputs }
+    }
+
+    /// The words of an action, without inputs.
+    pub fn of_action<A: Action>() -> Self {
+        Self::new(A::Agent::NAME, Some(A::NAME), &[])
     }
 
     /// Parses the words. The first word after the agent is an action unless it contains a `=`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_contract::write_values;
+use muster_contract::given_inputs;
 use muster_ddl::{Action, AgentContract as _};
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError, SubjectName};
@@ -86,9 +86,7 @@ pub struct RpcCall {
 impl RpcCall {
     /// Returns a call of an action with these inputs. Inputs without a value are not given.
     pub fn of_action<A: Action>(input: &A::Input, target: CallTarget) -> Result<Self, NameError> {
-        let mut data = write_values(input);
-        data.retain(|_, value| !value.is_null());
-        Ok(Self { data, ..Self::new(A::Agent::NAME, A::NAME, target)? })
+        Ok(Self { data: given_inputs(input), ..Self::new(A::Agent::NAME, A::NAME, target)? })
     }
 
     /// Returns a call with a ttl of 60 s and a wait of 30 s.

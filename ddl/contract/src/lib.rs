@@ -49,6 +49,13 @@ pub fn write_values(values: &impl Serialize) -> Map<String, Value> {
     }
 }
 
+/// Converts the inputs of a request to a JSON object. An input without a value is not given, so that the node uses its default.
+pub fn given_inputs(input: &impl Serialize) -> Map<String, Value> {
+    let mut values = write_values(input);
+    values.retain(|_, value| !value.is_null());
+    values
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

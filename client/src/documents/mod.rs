@@ -1,0 +1,13 @@
+//! Documents about a fleet, as commands print them for programs: a console and other clients can print the same.
+//!
+//! Every document has the name and version of its schema in `schema`. Within a version, fields are only added.
+
+mod node_history;
+mod nodes;
+mod puppet_runs;
+mod schedules;
+
+pub use node_history::{NodeDifferenceDocument, NodeHistoryDocument};
+pub use nodes::{RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument};
+pub use puppet_runs::{PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine};
+pub use schedules::ScheduleDocument;
