@@ -163,10 +163,10 @@ commands! { args, color, cx:
     Ssh(ssh::args::SshArgs) => Box::pin(ssh::run(*args, cx)).await;
     /// Copy files to or from a node by OpenSSH
     #[command(override_usage = ssh::args::SCP_USAGE, after_help = ssh::args::SCP_HELP)]
-    Scp(ssh::args::ScpArgs) => Box::pin(ssh::run_transfer(SshProgram::Scp, args.target, cx)).await;
+    Scp(ssh::args::SshTargetArgs) => Box::pin(ssh::run_transfer(SshProgram::Scp, *args, cx)).await;
     /// Transfer files to or from a node interactively by OpenSSH
     #[command(override_usage = ssh::args::SFTP_USAGE, after_help = ssh::args::SFTP_HELP)]
-    Sftp(ssh::args::SftpArgs) => Box::pin(ssh::run_transfer(SshProgram::Sftp, args.target, cx)).await;
+    Sftp(ssh::args::SshTargetArgs) => Box::pin(ssh::run_transfer(SshProgram::Sftp, *args, cx)).await;
     /// Connect to a port of a node through the broker
     #[command(override_usage = tunnel::args::USAGE, after_help = tunnel::args::AFTER_HELP)]
     Tunnel(tunnel::args::TunnelArgs) => Box::pin(tunnel::run(*args, cx)).await;

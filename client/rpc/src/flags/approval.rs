@@ -22,3 +22,9 @@ pub struct ApprovalArgs {
     #[arg(long, value_name = "FILE", help_heading = HELP_HEADING, conflicts_with_all = ["nodes", "resume", "retry_failed"])]
     pub approve: Option<PathBuf>,
 }
+
+impl Default for ApprovalArgs {
+    fn default() -> Self {
+        Self { propose: None, lifetime: Duration::from_hours(1), approve: None }
+    }
+}

@@ -14,3 +14,14 @@ pub struct OrgDirectoryArgs {
     #[arg(long, value_name = "DIR", help = ORG_DIRECTORY_HELP)]
     pub org: Option<PathBuf>,
 }
+
+/// The organisation, and whether a document is printed.
+#[derive(Debug, Args)]
+pub struct OrgDocumentArgs {
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// Print one JSON document
+    #[arg(long, short)]
+    pub json: bool,
+}

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
+use muster_contract::given_inputs;
+use muster_ddl::{Action, AgentContract as _};
 use serde_json::{Map, Value};
 
 use crate::flags::approval::ApprovalArgs;
@@ -51,7 +53,24 @@ pub struct RequestArgs {
     /// Whether only help is requested.
     #[arg(skip)]
     pub help: bool,
-    /// Whether `@` and `-` in values have no special meaning.
-    #[arg(skip)]
-    pub literal_values: bool,
+}
+
+impl RequestArgs {
+    /// A request of this action, with the default options.
+    pub fn of_action<A: Action>(input: &A::Input) -> Self {
+        Self {
+            agent: Some(A::Agent::NAME.to_owned()),
+            words: vec![A::NAME.to_owned()],
+            timeout: None,
+            ttl: Duration::from_mins(1),
+            pace: PaceArgs::default(),
+            flags: RequestFlags::default(),
+            output: OutputArgs::default(),
+            approval: ApprovalArgs::default(),
+            filters: FilterArgs::default(),
+            base: given_inputs(input),
+            commands: Vec::new(),
+            help: false,
+        }
+    }
 }

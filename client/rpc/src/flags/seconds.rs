@@ -22,6 +22,11 @@ pub fn parse_pause(text: &str) -> Result<Duration, String> {
     parse_seconds(text).map_err(|_| "expected seconds: 0, or from 0.001 to 86400".to_owned())
 }
 
+/// Whole seconds for an action: a part of a second is better waited for than not.
+pub fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Values of arguments: when to use colours, and the names of values as on the command line.
+//! Values of arguments: when to use colours, names of facts, and the names of values as on the command line.
 
 use anstream::ColorChoice;
 use clap::ValueEnum;
+use muster_filter::state::FactPath;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -28,4 +29,9 @@ impl From<ColorMode> for ColorChoice {
 /// The name of a value, as on the command line.
 pub fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Checks the name of a fact, which may select a nested value.
+pub fn parse_fact_name(text: &str) -> Result<String, String> {
+    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

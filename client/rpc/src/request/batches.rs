@@ -9,13 +9,14 @@ use muster_client::{
     RequestObserver as _, RequestStats, ResultGap, TargetSelection,
 };
 use muster_contract::rpcutil::RpcutilInventory;
+use muster_ddl::EmptyInput;
 use muster_display::list_first_nodes;
 use muster_display::template::OutputTemplateError;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{ask_nodes, plan_action};
+use crate::request::inquiry::ask_nodes;
 use crate::session::context::{CommandContext, Result};
 
 const BATCH_NODES: usize = 128;
@@ -76,10 +77,13 @@ impl InventoryQuery {
         mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>>,
     ) -> Result<RequestStats> {
         let Self { fleet, schemas, found } = self;
-        let gaps = found.request_stats().gaps;
-        let Located { nodes, filter, .. } = found;
-        let plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
-        let mut total = RequestStats { discovered: nodes.len(), gaps, ..RequestStats::default() };
+        let filter = found.filter;
+        let plan = schemas.plan::<RpcutilInventory>(&EmptyInput {})?;
+        let mut total = RequestStats {
+            discovered: found.nodes.len(),
+            gaps: found.stats.gaps.clone(),
+            ..RequestStats::default()
+        };
         let progress = ProgressReporter::new(cx.printer, true);
         progress.observe(RequestEvent::CallsStarted(nodes.len()));
         let nodes: Vec<Identity> = nodes.into_iter().collect();

@@ -3,38 +3,17 @@
 use std::collections::BTreeSet;
 
 use muster_client::{
-    AgentSchemas, FleetConnection, FleetRequest, FleetRequestError, Located, NodeReply,
-    RequestPlan, RequestReport, RequestWords, TargetSelection,
+    FleetConnection, FleetRequest, Located, RequestPlan, RequestReport, TargetSelection,
 };
 use muster_ddl::{Action, AgentContract as _};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::flags::filters::QueryArgs;
-use crate::report::progress::{MessagePrinter, ProgressReporter};
+use crate::report::documents::ReportDocument;
+use crate::report::progress::ProgressReporter;
 use crate::session::context::{CommandContext, CommandResult, Result};
-use crate::session::form;
 use crate::session::form::JsonForm;
-
-/// Plans an action with these inputs, given as on the command line.
-pub fn plan_action<'a, A: Action>(
-    schemas: &'a AgentSchemas,
-    inputs: &[(&str, &str)],
-) -> Result<RequestPlan<'a>, FleetRequestError> {
-    plan_named_action(schemas, A::Agent::NAME, A::NAME, inputs)
-}
-
-/// Like [`plan_action`], for one of several actions.
-pub fn plan_named_action<'a>(
-    schemas: &'a AgentSchemas,
-    agent: &str,
-    action: &str,
-    inputs: &[(&str, &str)],
-) -> Result<RequestPlan<'a>, FleetRequestError> {
-    let words = RequestWords::new(agent, Some(action), inputs);
-    let (ddl, action) = schemas.find_action(&words)?;
-    RequestPlan::new(ddl, action, &words.inputs)
-}
 
 pub async fn ask_nodes(
     fleet: &FleetConnection,
@@ -76,15 +55,16 @@ pub struct QueryResult<'a> {
     cx: CommandContext<'a>,
 }
 
+/// Asks the nodes that the options select.
 pub async fn query_nodes<'a, A: Action>(
     args: &QueryArgs,
-    inputs: &[(&str, &str)],
+    input: &A::Input,
     cx: CommandContext<'a>,
 ) -> Result<QueryResult<'a>> {
     let target = cx.read_target(&args.filters)?.with_agent(A::Agent::NAME)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let schemas = cx.load_configured_schemas()?;
-    let plan = plan_action::<A>(&schemas, inputs)?;
+    let plan = schemas.plan::<A>(input)?;
     let report = discover_and_ask(&plan, &target, json.is_none(), cx).await?;
     Ok(QueryResult { report, json, target, cx })
 }
@@ -94,24 +74,27 @@ impl QueryResult<'_> {
     /// are printed.
     pub fn print_answered(
         &self,
-        document: &impl Serialize,
+        schema: &'static str,
+        content: impl Serialize,
         print_text: impl FnOnce() -> Result<()>,
     ) -> CommandResult {
-        let is_answered = self.report.replies.iter().any(NodeReply::is_ok);
-        let code = self.print_answer(document, || if is_answered { print_text() } else { Ok(()) });
+        let is_answered = self.report.successes().next().is_some();
+        let code =
+            self.print_answer(schema, content, || if is_answered { print_text() } else { Ok(()) });
         self.cx.warn_of_failures(&self.report);
         self.cx.warn_of_silent(&self.report.stats.missing);
         code
     }
 
-    /// Prints the document if JSON is selected, otherwise calls `print_text`, if any node was discovered.
+    /// Prints the content and the statistics as a document if JSON is selected, otherwise calls `print_text`, if any node was discovered.
     pub fn print_answer(
         &self,
-        document: &impl Serialize,
+        schema: &'static str,
+        content: impl Serialize,
         print_text: impl FnOnce() -> Result<()>,
     ) -> CommandResult {
         if let Some(json) = &self.json {
-            self.cx.print_json(document, json)?;
+            self.cx.print_json(&ReportDocument::new(schema, content, &self.report), json)?;
         } else if self.report.stats.discovered == 0 {
             self.cx.report_no_nodes(&self.target);
         } else {

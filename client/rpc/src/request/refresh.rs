@@ -6,11 +6,11 @@ use muster_client::{
     AgentSchemas, DdlCache, FetchedDdl, FleetRequestError, RequestWords, RpcSettings,
     TargetSelection,
 };
-use muster_contract::rpcutil::RpcutilDdl;
+use muster_contract::rpcutil::{RpcutilDdl, RpcutilDdlInput};
 use muster_wire::identity::Identity;
 
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{ask_node, plan_action};
+use crate::request::inquiry::ask_node;
 use crate::session::context::{CommandContext, Error, Result};
 
 /// Replaces the cached DDL of the agent, if it may be stale. If no node sends one, the cached one stays in use.
@@ -65,8 +65,8 @@ async fn fetch_ddl(
         _ => TargetSelection::for_collective(target.collective.clone()),
     };
     let target = target.with_agent(agent)?;
-    let plan = plan_action::<RpcutilDdl>(schemas, &[("agent", agent)])?;
-    let fleet = cx.connect(&target).await?;
+    let plan = schemas.plan::<RpcutilDdl>(&RpcutilDdlInput { agent: agent.to_owned() })?;
+    let fleet = FleetConnection::connect(settings, &target).await?;
     let progress = ProgressReporter::new(cx.printer, false);
     let found = fleet.locate(&target, &progress).await?;
     let Some(node) = found.nodes.first() else {

@@ -10,18 +10,17 @@ use muster_client::{
     LoadedApproval, Located, RequestPlan, RequestReport, RpcSettings, TargetSelection,
     load_approval, request_noop,
 };
+use muster_ddl::Action;
 use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
-use crate::flags::approval::ApprovalArgs;
 use crate::flags::filters::QueryArgs;
 use crate::flags::json::JsonArgs;
 use crate::flags::output::OutputArgs;
 use crate::flags::request::RequestArgs;
 use crate::flags::request_flags::RequestFlags;
-use crate::flags::rollout_flags::PaceArgs;
 use crate::report::progress::MessagePrinter;
 use crate::report::request_form::{RequestOutputForm, run_with_form};
 use crate::report::request_output::RequestOutput;
@@ -48,29 +47,19 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
 }
 
-/// Sends a request with these words after the agent, as `rpc do` does with the default options. Values are used as they are.
-pub async fn send_words(
-    agent: &str,
-    words: Vec<String>,
+/// Sends a request of this action, as `rpc do` does with the default options.
+pub async fn send_action<A: Action>(
+    input: &A::Input,
     yes: bool,
     query: QueryArgs,
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let QueryArgs { json: JsonArgs { json, jq }, filters } = query;
     let request = RequestArgs {
-        agent: Some(agent.to_owned()),
-        words,
-        base: serde_json::Map::new(),
-        timeout: None,
-        ttl: Duration::from_mins(1),
         output: OutputArgs { json, jq, ..OutputArgs::default() },
-        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
         flags: RequestFlags { yes, ..RequestFlags::default() },
-        pace: PaceArgs::default(),
         filters,
-        commands: Vec::new(),
-        help: false,
-        literal_values: true,
+        ..RequestArgs::of_action::<A>(input)
     };
     Box::pin(run(request, cx)).await
 }
@@ -105,11 +94,7 @@ async fn ask_action(
         DiscoverySource::Stdin { .. } => StdinUse::Nodes,
         _ => StdinUse::Free,
     };
-    let mut inputs = if args.literal_values {
-        inputs
-    } else {
-        read_input_values(action, inputs, stdin_use, cx.printer).await?
-    };
+    let mut inputs = read_input_values(action, inputs, stdin_use, cx.printer).await?;
     if args.flags.noop {
         request_noop(ddl, action, &mut inputs)?;
     }

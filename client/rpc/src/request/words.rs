@@ -5,10 +5,8 @@ use muster_ddl::ActionSchema;
 use muster_display::shell_word;
 
 use crate::flags::request::RequestArgs;
-use crate::outcome::error::CommandError;
-use crate::outcome::exit::CommandExitCode;
 use crate::request::resume::EarlierJob;
-use crate::session::context::{CommandContext, Result};
+use crate::session::context::{CommandContext, CommandError, CommandExitCode, Result};
 
 #[derive(Debug, thiserror::Error)]
 #[error("{word:?} is not KEY=VALUE: `{agent} {action}` needs the input `{input}`")]

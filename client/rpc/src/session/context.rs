@@ -29,7 +29,7 @@ use crate::session::suggest::is_short_name;
 use crate::session::terminal::{PromptError, ask_confirmation, is_terminal};
 
 /// Every command uses these.
-pub use crate::outcome::error::{Error, Result, ResultWriteError};
+pub use crate::outcome::error::{CommandError, Error, Result, ResultWriteError};
 pub use crate::outcome::exit::CommandExitCode;
 
 /// How a command ends: with an exit code, or with an error.
@@ -215,7 +215,7 @@ impl<'a> CommandContext<'a> {
     /// Prints a warning for each message of failed replies, with the number of nodes: for commands whose table has no row for them.
     pub fn warn_of_failures(&self, report: &RequestReport) {
         let mut messages: BTreeMap<Cow<'_, str>, Vec<&Identity>> = BTreeMap::new();
-        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+        for reply in report.failures() {
             messages.entry(reply.message.line()).or_default().push(&reply.node);
         }
         for (message, nodes) in messages {

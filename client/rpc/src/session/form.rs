@@ -81,11 +81,13 @@ impl CommandError for OutputFormError {
 #[derive(Debug, Default)]
 pub struct JsonForm(pub Option<JqExpression>);
 
-/// `None` if the flags select no JSON.
-pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormError> {
-    match &flags.jq {
-        Some(code) => Ok(Some(JsonForm(Some(JqExpression::new(code)?)))),
-        None => Ok(flags.json.then(JsonForm::default)),
+impl JsonArgs {
+    /// `None` if the flags select no JSON.
+    pub fn form(&self) -> Result<Option<JsonForm>, OutputFormError> {
+        match &self.jq {
+            Some(code) => Ok(Some(JsonForm(Some(JqExpression::new(code)?)))),
+            None => Ok(self.json.then(JsonForm::default)),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl CommandContext<'_> {
     /// Saves the names in the inventories for completion.
     pub fn remember_inventories(&self, inventory: &RequestReport) {
         let mut seen = SeenNamesCache::default();
-        for reply in inventory.replies.iter().filter(|reply| reply.is_ok()) {
+        for reply in inventory.successes() {
             seen.add_inventory(reply.typed_outputs::<RpcutilInventoryOutput>());
             seen.nodes.insert(reply.node.to_string());
         }

@@ -1,7 +1,7 @@
 //! Renders runs of Puppet that were asked for by a run, and their history.
 
 use muster_base::NodeText;
-use muster_client::{NodeReply, RequestReport};
+use muster_client::{NodeReply, NodeRow, RequestReport};
 use muster_contract::again::{
     AgainHistoryOutput, AgainHistoryRow, AgainListOutput, AgainReasonRow,
 };
@@ -11,8 +11,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 /// A node, with the run that was asked for.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AgainNode {
     node: Identity,
     #[serde(flatten)]
@@ -20,8 +19,7 @@ pub struct AgainNode {
 }
 
 /// An entry of the history of a node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AgainNodeEntry {
     node: Identity,
     #[serde(flatten)]
@@ -29,39 +27,32 @@ pub struct AgainNodeEntry {
 }
 
 /// What the document of `rpc again list` contains.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AgainListDocument<'a> {
     pub nodes: &'a [AgainNode],
 }
 
 /// What the document of `rpc again history` contains.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AgainHistoryDocument<'a> {
     pub entries: &'a [AgainNodeEntry],
 }
 
 /// The nodes in the replies, by name; without `all` only those with a run, or on which none is permitted.
 pub fn read_list(report: &RequestReport, all: bool) -> Vec<AgainNode> {
-    let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let node =
-        |reply: &NodeReply| AgainNode { node: reply.node.clone(), list: reply.typed_outputs() };
-    let mut nodes: Vec<AgainNode> = answered.map(node).collect();
-    nodes.retain(|node| all || node.list.state != "none" || node.list.oscillating);
-    nodes.sort_by(|one, other| one.node.cmp(&other.node));
-    nodes
+    let rows =
+        report.rows().into_iter().map(|NodeRow { node, outputs: list }| AgainNode { node, list });
+    rows.filter(|row| all || row.list.state != "none" || row.list.oscillating).collect()
 }
 
 /// The entries in the replies: newest first.
 pub fn read_history(report: &RequestReport) -> Vec<AgainNodeEntry> {
-    let answered = report.replies.iter().filter(|reply| reply.is_ok());
     let entries = |reply: &NodeReply| {
         let output: AgainHistoryOutput = reply.typed_outputs();
         let node = reply.node.clone();
         output.entries.into_iter().map(move |entry| AgainNodeEntry { node: node.clone(), entry })
     };
-    let mut entries: Vec<AgainNodeEntry> = answered.flat_map(entries).collect();
+    let mut entries: Vec<AgainNodeEntry> = report.successes().flat_map(entries).collect();
     entries.sort_by(|one, other| (other.entry.at, &one.node).cmp(&(one.entry.at, &other.node)));
     entries
 }

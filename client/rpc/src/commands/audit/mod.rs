@@ -12,8 +12,7 @@ use std::path::PathBuf;
 use muster_files::files::{FileAccessError, file_error};
 
 use crate::commands::audit::args::AuditCommand;
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandResult};
+use crate::session::context::{CommandContext, CommandError, CommandResult};
 
 #[derive(Debug, thiserror::Error)]
 pub enum AuditReadError {

@@ -80,8 +80,7 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AuditVerdictDocument<'a> {
     schema: &'static str,
     passed: bool,
@@ -98,8 +97,7 @@ pub struct AuditVerdictDocument<'a> {
     notes: &'a [AuditNote],
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct DescribedFinding<'a, T> {
     #[serde(flatten)]
     finding: &'a T,

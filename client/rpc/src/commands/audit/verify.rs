@@ -12,13 +12,12 @@ use crate::commands::audit::lines::LogFilePart;
 use crate::commands::audit::output::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
 use crate::commands::audit::{AuditReadError, expand_directories, lines};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 
 /// Default state directory of the daemon.
 const STATE_DIRECTORY: &str = "/var/lib/muster";
 
 pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let trust = resolve_key_trust(&args, cx)?;
     let files = expand_directories(&args.files)?;
     let mut anchors = args.anchors;

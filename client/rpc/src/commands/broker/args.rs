@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use muster_organisation::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MOVES_PER_SECOND, ServerAddress};
 use muster_wire::identity::{Identity, SubjectName};
 
-use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::flags::org_directory::{OrgDirectoryArgs, OrgDocumentArgs};
 use crate::flags::stores::StoreArgs;
 
 /// Help text that is not Markdown.
@@ -39,7 +39,7 @@ pub enum BrokerCommand {
   rpc broker status -j | jq -r '.problems[]'
 
 Exits with 2 if there is a problem.")]
-    Status(BrokerStatusArgs),
+    Status(OrgDocumentArgs),
     /// Spread the connections of nodes and clients evenly over the servers of a cluster
     #[command(after_help = "Examples:
   rpc broker balance
@@ -137,17 +137,6 @@ pub struct BrokerRenameArgs {
     /// Host name or IP address of the broker; repeatable; replaces the current ones
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
-}
-
-/// `rpc broker status`.
-#[derive(Debug, Args)]
-pub struct BrokerStatusArgs {
-    /// The organisation.
-    #[command(flatten)]
-    pub organisation: OrgDirectoryArgs,
-    /// Print one JSON document
-    #[arg(long, short)]
-    pub json: bool,
 }
 
 /// `rpc broker backup`.

@@ -1,8 +1,5 @@
 //! `rpc broker backup` and `rpc broker restore`: the keys of the broker's stores in a file, and back.
 
-use std::io;
-use std::io::IsTerminal as _;
-
 use muster_base::{format_duration, unix_millis_now};
 use muster_display::count_text;
 use muster_display::printer::GOOD;
@@ -34,10 +31,7 @@ pub async fn restore(args: &BrokerRestoreArgs, cx: CommandContext<'_>) -> Comman
         format_time(backup.time() / 1000),
         format_duration(std::time::Duration::from_millis(age)),
     );
-    if !args.yes
-        && io::stdin().is_terminal()
-        && confirm_on_terminal(question, printer) != Some(true)
-    {
+    if !args.yes && confirm_on_terminal(question, printer) == Some(false) {
         printer.print_message("nothing was changed");
         return Ok(CommandExitCode::Local);
     }

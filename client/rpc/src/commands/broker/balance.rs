@@ -8,8 +8,7 @@ use crate::commands::broker::args::BrokerBalanceArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct BrokerBalanceDocument {
     schema: &'static str,
     organisation: String,

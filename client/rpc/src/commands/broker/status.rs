@@ -7,12 +7,11 @@ use muster_display::table::Table;
 use muster_organisation::{BrokerStatus, LeafStatus, ServerStatus, StreamStatus};
 use serde::Serialize;
 
-use crate::commands::broker::args::BrokerStatusArgs;
+use crate::flags::org_directory::OrgDocumentArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct BrokerStatusDocument {
     schema: &'static str,
     organisation: String,
@@ -20,7 +19,7 @@ pub struct BrokerStatusDocument {
     status: BrokerStatus,
 }
 
-pub async fn run(args: &BrokerStatusArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(args: &OrgDocumentArgs, cx: CommandContext<'_>) -> CommandResult {
     let organisation = cx.open_organisation(&args.organisation)?;
     let status = organisation.query_broker_status(unix_millis_now()).await?;
     let verdict = CommandExitCode::from_verdict(status.problems.is_empty());

@@ -11,9 +11,10 @@ use muster_client::{
     TargetSelection,
 };
 use muster_contract::rpcutil::{
-    CancelOutcome, RpcutilAgent, RpcutilCancel, RpcutilCancelAny, RpcutilCancelOutput,
+    CancelOutcome, RpcutilAgent, RpcutilCancel, RpcutilCancelAny, RpcutilCancelInput,
+    RpcutilCancelOutput,
 };
-use muster_ddl::{Action as _, AgentContract as _};
+use muster_ddl::{Action, AgentContract as _};
 use muster_display::node_count_text;
 use muster_display::printer::{BAD, GOOD};
 use muster_wire::identity::Identity;
@@ -23,9 +24,8 @@ use crate::commands::cancel::args::CancelArgs;
 use crate::flags::filters::FilterArgs;
 use crate::report::documents::RequestDocument as Document;
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry;
+use crate::request::inquiry::ask_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 
 enum CancelTarget {
     /// This request, on any node.
@@ -40,15 +40,21 @@ struct CancelTask {
     nodes: Option<BTreeSet<Identity>>,
 }
 
-#[derive(Clone, Copy)]
-struct CancelCall {
-    action: &'static str,
-    waiting_only: bool,
+pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
+    if args.any {
+        cancel::<RpcutilCancelAny>(&args, cx).await
+    } else {
+        cancel::<RpcutilCancel>(&args, cx).await
+    }
 }
 
-pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.query.json)?;
-    let cancel_target = resolve_target(&args, cx)?;
+/// Sends `cancel`, or `cancel_any`.
+async fn cancel<A: Action<Input = RpcutilCancelInput>>(
+    args: &CancelArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = args.query.json.form()?;
+    let cancel_target = resolve_target(args, cx)?;
     let target = match &cancel_target {
         CancelTarget::Request(_) => {
             cx.read_target(&args.query.filters)?.with_agent(RpcutilAgent::NAME)?
@@ -58,19 +64,23 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
         }
     };
     let schemas = AgentSchemas::load(Some(cx.load_settings()?))?;
-    let action = if args.any { RpcutilCancelAny::NAME } else { RpcutilCancel::NAME };
     let tasks = plan_cancels(&cancel_target, cx);
     let nothing_left = tasks.is_empty();
-    let mut report = RequestReport::empty(RpcutilAgent::NAME, action);
+    let mut report = RequestReport::empty(RpcutilAgent::NAME, A::NAME);
     if !nothing_left {
         let fleet = cx.connect(&target).await?;
         if let CancelTarget::Job(job) = &cancel_target {
             fleet.check_job(job)?;
         }
         let progress = ProgressReporter::new(cx.printer, json.is_none());
-        let call = CancelCall { action, waiting_only: args.waiting_only };
-        report =
-            send_cancels(tasks, (&schemas, call), (&fleet, &target), &progress, report).await?;
+        let canceller = Canceller {
+            fleet: &fleet,
+            schemas: &schemas,
+            target: &target,
+            waiting_only: args.waiting_only,
+            progress: &progress,
+        };
+        report = canceller.send::<A>(tasks, report).await?;
     }
     if let Some(json) = &json {
         cx.print_json(&Document::new(&report), json)?;
@@ -87,35 +97,41 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(if none_cancelled { CommandExitCode::Local } else { report.stats.outcome().into() })
 }
 
-/// Sends one cancel request after the other until the user interrupts. Merges the results into one report.
-async fn send_cancels(
-    tasks: Vec<CancelTask>,
-    (schemas, call): (&AgentSchemas, CancelCall),
-    (fleet, target): (&FleetConnection, &TargetSelection),
-    progress: &ProgressReporter<'_>,
-    mut report: RequestReport,
-) -> Result<RequestReport> {
-    let mut last_action = None;
-    for CancelTask { request, nodes } in tasks {
-        let mut inputs = vec![("id", request.as_str())];
-        if call.waiting_only {
-            inputs.push(("waiting_only", "true"));
+/// What sending cancel requests needs.
+struct Canceller<'a> {
+    fleet: &'a FleetConnection,
+    schemas: &'a AgentSchemas,
+    target: &'a TargetSelection,
+    waiting_only: bool,
+    progress: &'a ProgressReporter<'a>,
+}
+
+impl Canceller<'_> {
+    /// Sends one cancel request after the other until the user interrupts. Merges the results into one report.
+    async fn send<A: Action<Input = RpcutilCancelInput>>(
+        &self,
+        tasks: Vec<CancelTask>,
+        mut report: RequestReport,
+    ) -> Result<RequestReport> {
+        let mut last_action = None;
+        for CancelTask { request, nodes } in tasks {
+            let waiting_only = self.waiting_only.then_some(true);
+            let plan = self.schemas.plan::<A>(&RpcutilCancelInput { id: request, waiting_only })?;
+            last_action = Some(plan.action);
+            let found = match nodes {
+                Some(nodes) => Located::from_names(nodes),
+                None => self.fleet.locate(self.target, self.progress).await?,
+            };
+            report = report.merge(ask_nodes(self.fleet, &plan, found, self.progress).await?);
+            if report.stats.gaps.contains(&ResultGap::Interrupted) {
+                break;
+            }
         }
-        let plan = inquiry::plan_named_action(schemas, RpcutilAgent::NAME, call.action, &inputs)?;
-        last_action = Some(plan.action);
-        let found = match nodes {
-            Some(nodes) => Located::from_names(nodes),
-            None => fleet.locate(target, progress).await?,
-        };
-        report = report.merge(inquiry::ask_nodes(fleet, &plan, found, progress).await?);
-        if report.stats.gaps.contains(&ResultGap::Interrupted) {
-            break;
+        if let Some(action) = last_action {
+            report.summarize(action);
         }
+        Ok(report)
     }
-    if let Some(action) = last_action {
-        report.summarize(action);
-    }
-    Ok(report)
 }
 
 /// Finds the named job or request. With filters, the request is searched on the matching nodes even if a job of it is saved.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_contract::nrpe::{CheckState, NrpeAgent, NrpeRunCommand};
+use muster_contract::nrpe::{NrpeAgent, NrpeRunCommand, RunCommandInput};
+use muster_ddl::AgentContract as _;
 use muster_ddl::AgentContract as _;
 use muster_operations::check::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, PassiveResult, run_check,
@@ -18,12 +20,11 @@ use crate::commands::check::args::CheckArgs;
 use crate::commands::check::output::{
     CheckDocument, CheckTextOptions, render_check_metrics, render_check_problem, render_check_text,
 };
-use crate::outcome::error::CommandError;
 use crate::report::passive_sink::PassiveSinkChoice;
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::plan_action;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 
 /// How much longer than one check a process waits until another one has asked the nodes.
 const LOCK_GRACE: Duration = Duration::from_secs(30);
@@ -31,7 +32,7 @@ const LOCK_GRACE: Duration = Duration::from_secs(30);
 impl CommandError for CheckCacheError {}
 
 pub async fn run(args: CheckArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let (outcome, is_cached) = match find_and_pass_on(&args, cx).await {
         Ok(found) => found,
         Err(error) => (CheckOutcome::Failed(error_chain(&error)), false),
@@ -98,9 +99,8 @@ async fn find_outcome(args: &CheckArgs, cx: CommandContext<'_>) -> Result<(Check
     let target = cx.read_target(&args.filters)?.with_agent(NrpeAgent::NAME)?;
     let settings = cx.settings()?;
     let schemas = cx.load_schemas()?;
-    let mut inputs = vec![("command", args.name.as_str())];
-    inputs.extend(args.args.as_deref().map(|text| ("args", text)));
-    let plan = plan_action::<NrpeRunCommand>(&schemas, &inputs)?;
+    let input = RunCommandInput { command: args.name.clone(), args: args.args.clone() };
+    let plan = schemas.plan::<NrpeRunCommand>(&input)?;
     let (command, timeout) = (args.name.as_str(), args.timeout);
     let check =
         CheckRequest { command, plan: &plan, target: &target, timeout, expect: args.expect };

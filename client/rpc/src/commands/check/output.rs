@@ -171,8 +171,7 @@ fn label_value(text: &str) -> String {
 }
 
 /// The document of `rpc check -j`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct CheckDocument<'a> {
     schema: &'static str,
     check: &'a str,
@@ -194,8 +193,7 @@ pub struct CheckDocument<'a> {
 }
 
 /// One node of the document.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct CheckNodeRow<'a> {
     node: &'a str,
     state: CheckState,
@@ -207,8 +205,7 @@ struct CheckNodeRow<'a> {
 }
 
 /// The values of one label on all nodes.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct PerfSummaryRow {
     label: String,
     unit: String,

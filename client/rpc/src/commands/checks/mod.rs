@@ -7,10 +7,10 @@ pub mod output;
 use muster_base::unix_millis_now;
 use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::nrpe::{
-    NrpeAcknowledge, NrpeAgent, NrpeChecks, NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger,
-    NrpeUnacknowledge,
+    AcknowledgeInput, CheckNameInput, MaintenanceInput, NrpeAcknowledge, NrpeAgent, NrpeChecks,
+    NrpeEndMaintenance, NrpeMaintenance, NrpeTrigger, NrpeUnacknowledge, ScheduledChecksInput,
 };
-use muster_ddl::{Action as _, AgentContract as _};
+use muster_ddl::{Action, AgentContract as _};
 use muster_operations::check::{FleetCheckList, list_recorded_checks};
 
 use crate::commands::checks::args::{
@@ -23,24 +23,23 @@ use crate::commands::checks::output::{
 use crate::flags::list_form::NodeListForm;
 use crate::report::list_form::print_in_form;
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{ask_nodes, plan_action};
-use crate::request::send::send_words;
+use crate::request::inquiry::ask_nodes;
+use crate::request::send::send_action;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 
 pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
     match args.command {
         None if args.list.follow => follow_checks(&args.list, cx).await,
         None => list_checks(args.list, cx).await,
         Some(ChecksCommand::Ack(args)) => acknowledge(args, cx).await,
-        Some(ChecksCommand::Unack(args)) => send_check(NrpeUnacknowledge::NAME, args, cx).await,
+        Some(ChecksCommand::Unack(args)) => send_check::<NrpeUnacknowledge>(args, cx).await,
         Some(ChecksCommand::Maintenance(args)) => maintain(args, cx).await,
-        Some(ChecksCommand::Run(args)) => send_check(NrpeTrigger::NAME, args, cx).await,
+        Some(ChecksCommand::Run(args)) => send_check::<NrpeTrigger>(args, cx).await,
     }
 }
 
 async fn list_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let target = cx.read_target(&args.filters)?;
     let fleet = cx.connect(&target).await?;
     let (list, source) = find_checks(&fleet, &target, &args, cx).await?;
@@ -86,7 +85,7 @@ pub async fn find_checks(
     }
     let target = target.clone().with_agent(NrpeAgent::NAME)?;
     let schemas = cx.load_schemas()?;
-    let plan = plan_action::<NrpeChecks>(&schemas, &[])?;
+    let plan = schemas.plan::<NrpeChecks>(&ScheduledChecksInput { check: None })?;
     let shows_progress = !args.json.json && args.json.jq.is_none() && !args.follow;
     let progress = ProgressReporter::new(cx.printer, shows_progress);
     let found = fleet.locate(&target, &progress).await?;
@@ -113,27 +112,25 @@ fn print_list(
 
 async fn acknowledge(args: AcknowledgeArgs, cx: CommandContext<'_>) -> CommandResult {
     let AcknowledgeArgs { comment, time, check: CheckNameArgs { check, yes, query } } = args;
-    let mut words = vec![
-        NrpeAcknowledge::NAME.to_owned(),
-        format!("check={check}"),
-        format!("comment={comment}"),
-    ];
-    words.extend(time.map(|time| format!("seconds={}", time.as_secs())));
-    send_words(NrpeAgent::NAME, words, yes, query, cx).await
+    let input = AcknowledgeInput { check, comment, seconds: time.map(|time| time.as_secs()) };
+    send_action::<NrpeAcknowledge>(&input, yes, query, cx).await
 }
 
 async fn maintain(args: MaintenanceArgs, cx: CommandContext<'_>) -> CommandResult {
     let MaintenanceArgs { check, time, comment, end, yes, query } = args;
-    let action = if end { NrpeEndMaintenance::NAME } else { NrpeMaintenance::NAME };
-    let mut words = vec![action.to_owned()];
-    words.extend(check.map(|check| format!("check={check}")));
-    words.extend(time.map(|time| format!("seconds={}", time.as_secs())));
-    words.extend(comment.map(|comment| format!("comment={comment}")));
-    send_words(NrpeAgent::NAME, words, yes, query, cx).await
+    // The command line requires one of the two.
+    let (Some(time), false) = (time, end) else {
+        let input = ScheduledChecksInput { check };
+        return send_action::<NrpeEndMaintenance>(&input, yes, query, cx).await;
+    };
+    let input = MaintenanceInput { check, seconds: time.as_secs(), comment };
+    send_action::<NrpeMaintenance>(&input, yes, query, cx).await
 }
 
-async fn send_check(action: &str, args: CheckNameArgs, cx: CommandContext<'_>) -> CommandResult {
+async fn send_check<A: Action<Input = CheckNameInput>>(
+    args: CheckNameArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
     let CheckNameArgs { check, yes, query } = args;
-    let words = vec![action.to_owned(), format!("check={check}")];
-    send_words(NrpeAgent::NAME, words, yes, query, cx).await
+    send_action::<A>(&CheckNameInput { check }, yes, query, cx).await
 }

@@ -14,8 +14,7 @@ use serde::Serialize;
 use crate::commands::checks::args::{CheckListArgs, ListedState};
 
 /// The document of `rpc checks -j`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FleetChecksDocument<'a> {
     schema: &'static str,
     /// `directory` or `nodes`.
@@ -37,8 +36,7 @@ pub struct FleetChecksDocument<'a> {
 }
 
 /// A check of the document.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate property")]
 struct FleetCheckRow<'a> {
     node: &'a str,

@@ -6,7 +6,9 @@ pub mod output;
 use std::path::Path;
 
 use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
+use muster_contract::config::{ConfigAgent, ConfigStatus};
 use muster_ddl::{Action as _, AgentContract as _};
+use muster_ddl::{AgentContract as _, EmptyInput};
 use muster_operations::deploy::{
     DeployChange, DeployDirectory, DeployDirectoryError, DeployRequest, NodeDeployResult,
     deploy_config,
@@ -19,14 +21,11 @@ use crate::commands::config::output::{
     ConfigStatusDocument, DeployView, read_states, render_states,
 };
 use crate::flags::filters::QueryArgs;
-use crate::outcome::error::CommandError;
-use crate::report::documents::ReportDocument;
 use crate::report::progress::ProgressReporter;
 use crate::report::rollout_preview::RolloutPreview;
 use crate::request::chosen_nodes::find_chosen_nodes;
 use crate::request::inquiry::query_nodes;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
+use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
 
 /// The directory of policies in a deployment.
 const POLICIES_DIRECTORY: &str = "policies/";
@@ -105,7 +104,7 @@ async fn change_nodes(
     args: &ConfigChangeArgs,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let target = cx.read_target(&args.filters)?.with_agent(ConfigAgent::NAME)?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let (fleet, found) = find_chosen_nodes(&target, &args.pace, &progress, cx).await?;
@@ -115,8 +114,8 @@ async fn change_nodes(
         DeployChange::Revert => (ConfigRevert::NAME, false),
     };
     let name = format!("{action} {what}");
-    let preview =
-        RolloutPreview { request: (ConfigAgent::NAME, &name), nodes: &found.nodes, limits, pause };
+    let request = (ConfigAgent::NAME, name.as_str());
+    let preview = RolloutPreview { request, nodes: &found.nodes, limits, pause };
     let conditions = (is_noop, found.nodes.len(), args.yes);
     cx.confirm_request(conditions, || preview.render_text()).await?;
     let pace = BatchPace { limits, pause };
@@ -146,11 +145,10 @@ fn print_next_steps(report: &NodeResults<NodeDeployResult>, cx: CommandContext<'
 }
 
 async fn show_states(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes::<ConfigStatus>(&args, &[], cx).await?;
+    let result = query_nodes::<ConfigStatus>(&args, &EmptyInput {}, cx).await?;
     let states = read_states(&result.report);
     let content = ConfigStatusDocument { nodes: &states };
-    let document = ReportDocument::new("muster.config.status.v1", content, &result.report);
-    result.print_answered(&document, || {
+    result.print_answered("muster.config.status.v1", content, || {
         Ok(cx.printer.print_text(render_states(&states, cx.table_width()))?)
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_base::{NodeText, duration_millis, format_duration};
-use muster_client::{NodeReply, RequestReport};
+use muster_client::{NodeRow, RequestReport};
 use muster_contract::config::{ConfigStatusOutput, DeployedChange, deploy_state};
 use muster_display::printer::{BAD, HINT};
 use muster_display::table::Table;
@@ -25,8 +25,7 @@ pub struct DeployView<'a> {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct DeployDocument<'a> {
     schema: &'static str,
     /// The name of the deployment.
@@ -42,8 +41,7 @@ pub struct DeployDocument<'a> {
 }
 
 /// The result of one node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct DeployResultDocument<'a> {
     node: &'a str,
     /// `confirmed`, `unchanged`, `planned` (with `--noop`), `reverted` (a deployment that waited for its confirmation was undone), `failed` (the files are as
@@ -146,8 +144,7 @@ fn describe_changes(changes: &[DeployedChange]) -> String {
 }
 
 /// The last deployment of a node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct NodeConfigState {
     node: Identity,
     #[serde(flatten)]
@@ -155,8 +152,7 @@ pub struct NodeConfigState {
 }
 
 /// The document of `rpc config status`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct ConfigStatusDocument<'a> {
     /// By name of node.
     pub nodes: &'a [NodeConfigState],
@@ -164,14 +160,8 @@ pub struct ConfigStatusDocument<'a> {
 
 /// The replies that can be read, by name of node.
 pub fn read_states(report: &RequestReport) -> Vec<NodeConfigState> {
-    let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let state = |reply: &NodeReply| NodeConfigState {
-        node: reply.node.clone(),
-        status: reply.typed_outputs(),
-    };
-    let mut states: Vec<NodeConfigState> = answered.map(state).collect();
-    states.sort_by(|one, other| one.node.cmp(&other.node));
-    states
+    let rows = report.rows().into_iter();
+    rows.map(|NodeRow { node, outputs: status }| NodeConfigState { node, status }).collect()
 }
 
 /// Renders a line for each node.

@@ -16,7 +16,6 @@ use crate::commands::whoami::output::{CallerDocument, ContextListDocument, Conte
 use crate::commands::whoami::print_caller;
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
-use crate::session::form;
 
 pub fn run(command: ContextCommand, cx: CommandContext<'_>) -> CommandResult {
     let store = || ContextStore::new(cx.environment.config_home.as_deref());
@@ -51,7 +50,7 @@ pub fn run(command: ContextCommand, cx: CommandContext<'_>) -> CommandResult {
 
 /// Lists all contexts, and the default configuration if there is one.
 fn list_contexts(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(json)?;
+    let json = json.form()?;
     let store = ContextStore::new(cx.environment.config_home.as_deref())?;
     let current = cx.config_selection().select().ok();
     let is_current = |name: Option<&ContextName>, file: &Path| {

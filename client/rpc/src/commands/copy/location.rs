@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use crate::flags::named_nodes::NodeNames;
-use crate::outcome::error::CommandError;
-use crate::outcome::exit::CommandExitCode;
+use crate::session::context::{CommandError, CommandExitCode};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyLocation {

@@ -12,7 +12,9 @@ use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
 use muster_client::{FleetConnection, Located, RequestWords, TargetSelection};
 use muster_contract::filecopy::FilecopyAgent;
+use muster_contract::filecopy::{FilecopyAgent, FilecopyBegin, FilecopyInspect};
 use muster_ddl::AgentContract as _;
+use muster_ddl::{Action, AgentContract as _};
 use muster_operations::BatchPace;
 use muster_operations::copy::{
     CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
@@ -23,13 +25,12 @@ use crate::commands::copy::args::CopyArgs;
 use crate::commands::copy::output::{CopyDirection, CopyView};
 use crate::flags::filters::{ConditionArgs, FilterArgs};
 use crate::flags::named_nodes::NodeNames;
-use crate::outcome::error::CommandError;
-use crate::outcome::exit::CommandExitCode;
 use crate::report::progress::ProgressReporter;
 use crate::report::rollout_preview::RolloutPreview;
 use crate::request::chosen_nodes::find_chosen_nodes;
-use crate::session::context::{CommandContext, CommandResult, Result};
-use crate::session::form;
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 use crate::session::form::JsonForm;
 
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +54,7 @@ struct PreparedCopy<'a> {
 }
 
 pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let source = CopyLocation::parse(&args.source_operand)?;
     let target = CopyLocation::parse(&args.target_operand)?;
     match (source, target) {
@@ -61,7 +62,7 @@ pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
             let path = with_file_name(path, &file)?;
             // Read before the nodes are looked for: it may be missing.
             let file = LocalFile::open(&file)?;
-            let copy = PreparedCopy::new(&args, (node, "begin"), json, cx)?;
+            let copy = PreparedCopy::new::<FilecopyBegin>(&args, node, json, cx)?;
             Box::pin(copy.push(&file, &path)).await
         }
         (CopyLocation::Remote(node, path), CopyLocation::Local(target)) => {
@@ -71,7 +72,7 @@ pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
             }
             let is_one = node.as_ref().is_some_and(|node| node.names().len() == 1);
             let destination = fetch_destination(is_one, &path, target)?;
-            let copy = PreparedCopy::new(&args, (node.clone(), "inspect"), json, cx)?;
+            let copy = PreparedCopy::new::<FilecopyInspect>(&args, node.clone(), json, cx)?;
             Box::pin(copy.fetch(&path, node, &destination)).await
         }
         (CopyLocation::Local(_), CopyLocation::Local(_)) => Err(CopyLocationError::NoNodes.into()),
@@ -137,17 +138,17 @@ fn node_filters(
 }
 
 impl<'a> PreparedCopy<'a> {
-    fn new(
+    /// Prepares a copy that begins with the action `A`.
+    fn new<A: Action<Agent = FilecopyAgent>>(
         args: &'a CopyArgs,
-        (node, action): (Option<NodeNames>, &str),
+        node: Option<NodeNames>,
         json: Option<JsonForm>,
         cx: CommandContext<'a>,
     ) -> Result<Self> {
         let filters = node_filters(&args.filters, node)?;
         let target = cx.read_target(&filters)?.with_agent(FilecopyAgent::NAME)?;
         let schemas = cx.load_configured_schemas()?;
-        let (_, schema) =
-            schemas.find_action(&RequestWords::new(FilecopyAgent::NAME, Some(action), &[]))?;
+        let (_, schema) = schemas.find_action(&RequestWords::of_action::<A>())?;
         target.check_required_filter(schema, cx.settings()?)?;
         Ok(Self { target, json, args, cx })
     }

@@ -11,8 +11,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 /// The direction of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyDirection {
     /// From this machine to nodes.
@@ -32,8 +31,7 @@ pub struct CopyView<'a> {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct CopyDocument<'a> {
     schema: &'static str,
     direction: CopyDirection,
@@ -51,8 +49,7 @@ pub struct CopyDocument<'a> {
 }
 
 /// The result of one node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct CopyResultDocument<'a> {
     sender: &'a str,
     /// `copied`, `unchanged`, `attributes` (only mode, owner or group was set), `failed`, `no_reply`, or `not_completed` (the command ended early).
@@ -70,8 +67,7 @@ struct CopyResultDocument<'a> {
 }
 
 /// Number of nodes by result.
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, schemars::JsonSchema)]
 struct CopyCounts {
     discovered: usize,
     copied: usize,

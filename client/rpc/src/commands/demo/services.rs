@@ -8,14 +8,12 @@ use muster_client::{
     AgentSchemas, FleetConnection, FleetRequest, Located, NodeListOptions, RpcSettings,
     TargetSelection, list_registered,
 };
-use muster_contract::service::{ServiceAgent, ServiceStart};
-use muster_ddl::{Action as _, AgentContract as _};
+use muster_contract::service::{ServiceChangeInput, ServiceStart};
 use muster_organisation::bundle::name::USER_CONFIG;
 use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
 
 use crate::commands::demo::error::DemoError;
-use crate::request::inquiry::plan_action;
 
 /// Nodes in one request, so that a small machine does not start too many programs at once.
 const NODES_PER_REQUEST: usize = 25;
@@ -45,18 +43,15 @@ pub async fn start_services(
     let mut failed = FailedServices::default();
     let mut count = 0;
     for (service, nodes) in services {
-        let plan = plan_action::<ServiceStart>(&schemas, &[("service", *service)])?;
+        let input = ServiceChangeInput { service: (*service).to_owned(), noop: None };
+        let plan = schemas.plan::<ServiceStart>(&input)?;
         for nodes in nodes.chunks(NODES_PER_REQUEST) {
             let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
             let target = Located::from_names(named.clone());
             let report = fleet.run_request(FleetRequest::new(&plan), target, &()).await?;
-            let started: BTreeSet<Identity> = report
-                .replies
-                .iter()
-                .filter(|reply| reply.is_ok())
-                .map(|reply| reply.node.clone())
-                .collect();
-            if let Some(reply) = report.replies.iter().find(|reply| !reply.is_ok())
+            let started: BTreeSet<Identity> =
+                report.successes().map(|reply| reply.node.clone()).collect();
+            if let Some(reply) = report.failures().next()
                 && failed.reason.is_empty()
             {
                 failed.reason = reply.message.line().into_owned();

@@ -16,7 +16,6 @@ use crate::commands::doctor::output::{DoctorDocument, render_section};
 use crate::flags::filters::QueryArgs;
 use crate::flags::org_directory::OrgDirectoryArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
-use crate::session::form;
 
 pub const AFTER_HELP: &str = "Examples:
   rpc doctor                         the client, the brokers, the whole fleet
@@ -32,7 +31,7 @@ an error of a node; warnings do not count.";
 /// Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let settings = cx.settings()?;
     let mut sections = Vec::new();
     let mut add_section = |section: DiagnosisSection| {

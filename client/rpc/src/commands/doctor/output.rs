@@ -48,8 +48,7 @@ fn level_style(level: DiagnosisLevel) -> TextStyle {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct DoctorDocument<'a> {
     schema: &'static str,
     warnings: usize,

@@ -19,8 +19,7 @@ pub fn render_event(event: &FleetEvent) -> String {
 }
 
 /// An event as a line of JSON.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct EventLine<'a> {
     schema: &'static str,
     id: String,

@@ -24,7 +24,6 @@ use crate::request::input_values::{StdinUse, read_input_values};
 use crate::session::context::{
     CommandContext, CommandExitCode, CommandResult, Result, ResultWriteError,
 };
-use crate::session::form;
 
 /// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
@@ -41,7 +40,7 @@ pub async fn run(args: ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.query.filters)?;
     let (agent, words) = without_do(&args.agent, &args.words);
     let words = RequestWords::parse(agent, words)?;
-    let json = form::parse_json_form(&args.query.json)?;
+    let json = args.query.json.form()?;
     let schemas = AgentSchemas::load(cx.load_settings_if_any()?)?;
     let (ddl, action) = schemas.find_action(&words)?;
     let target = target.with_agent(ddl.name())?;

@@ -57,8 +57,7 @@ const NODE_CHECKS: [(StageName, &str); 11] = [
 ];
 
 /// Explanation of a request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct RequestExplanation {
     /// The schema of the document, and its version.
     pub schema: &'static str,
@@ -69,7 +68,7 @@ pub struct RequestExplanation {
     /// Whether the action makes no changes.
     pub read_only: bool,
     /// The class of the action: its possible effect on a node.
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub class: ActionClass,
     /// The filter in English.
     pub target: String,
@@ -84,8 +83,7 @@ pub struct RequestExplanation {
 }
 
 /// One signed message.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct ExplainedMessage {
     /// The subjects to which it is published.
     pub subjects: Vec<String>,
@@ -94,19 +92,18 @@ pub struct ExplainedMessage {
     /// The broker permission that allows it; null if there is none.
     pub allowed_by: Option<String>,
     /// The body, as sent.
-    #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub body: Request,
     /// The bytes that are signed.
     #[serde(rename = "signed_hex", serialize_with = "serialize_hex")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub signed: Vec<u8>,
     /// The size of the whole message, in bytes.
     pub sealed_bytes: usize,
 }
 
 /// The caller, from its token.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct ExplainedCaller {
     /// The name.
     pub name: String,

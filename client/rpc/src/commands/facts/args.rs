@@ -1,9 +1,9 @@
 //! Arguments of `rpc facts`.
 
 use clap::Args;
-use muster_filter::state::FactPath;
 
 use crate::flags::filters::QueryArgs;
+use crate::flags::values::parse_fact_name;
 
 pub const AFTER_HELP: &str = "Examples:
   rpc facts                          the names of all facts
@@ -30,8 +30,4 @@ pub struct FactsArgs {
     /// Show the rarest value first
     #[arg(short, long, requires = "fact")]
     pub reverse: bool,
-}
-
-fn parse_fact_name(text: &str) -> Result<String, String> {
-    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

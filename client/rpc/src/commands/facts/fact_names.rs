@@ -49,8 +49,7 @@ fn without_index(path: &str) -> &str {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FactNamesDocument {
     schema: &'static str,
     /// The number of nodes whose facts are counted.
@@ -59,8 +58,7 @@ pub struct FactNamesDocument {
 }
 
 /// A fact, and how many nodes have it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FactNameCount {
     name: String,
     nodes: usize,

@@ -4,28 +4,25 @@ pub mod args;
 pub mod fact_names;
 pub mod output;
 
-use muster_contract::rpcutil::{RpcutilAgent, RpcutilGetFact};
-use muster_ddl::AgentContract as _;
-
 use crate::commands::facts::args::FactsArgs;
 use crate::commands::facts::fact_names::FactNameCounts;
 use crate::commands::facts::output::{
     FactsDocument, group_fact_values, render_fact_bars, render_fact_table,
 };
 use crate::flags::filters::QueryArgs;
-use crate::report::documents::ReportDocument;
 use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
 use crate::session::seen_names::SeenNamesCache;
+use muster_contract::rpcutil::{RpcutilAgent, RpcutilGetFact, RpcutilGetFactInput};
+use muster_ddl::AgentContract as _;
 
 pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     let Some(fact) = &args.fact else {
         return list_names(&args.query, cx).await;
     };
-    let inputs = [("fact", fact.as_str())];
-    let result = query_nodes::<RpcutilGetFact>(&args.query, &inputs, cx).await?;
+    let input = RpcutilGetFactInput { fact: fact.clone() };
+    let result = query_nodes::<RpcutilGetFact>(&args.query, &input, cx).await?;
     let mut groups = group_fact_values(&result.report);
     let mut seen = SeenNamesCache::default();
     for group in groups.iter().filter(|group| !group.value().is_null()) {
@@ -37,9 +34,8 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     let (show_nodes, screen) = (args.show_nodes || cx.is_verbose(), cx.printer.screen());
     let content = FactsDocument { fact, values: &groups };
-    let document = ReportDocument::new("muster.facts.v1", content, &result.report);
     let has_values = groups.iter().any(|group| !group.value().is_null());
-    let code = result.print_answer(&document, || {
+    let code = result.print_answer("muster.facts.v1", content, || {
         let text = if args.table {
             render_fact_table(&groups, show_nodes, screen)
         } else {
@@ -47,7 +43,7 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
         };
         Ok(cx.printer.print_text(text)?)
     })?;
-    let replied = result.report.replies.iter().filter(|reply| reply.is_ok()).count();
+    let replied = result.report.successes().count();
     if code != CommandExitCode::Passed || has_values || replied == 0 {
         return Ok(code);
     }
@@ -57,7 +53,7 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
 
 async fn list_names(args: &QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?.with_agent(RpcutilAgent::NAME)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);
     };

@@ -21,8 +21,7 @@ use serde_json::Value;
 use crate::report::request::balance_line;
 
 /// A value, and the nodes that have it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FactValueGroup {
     value: Value,
     count: usize,
@@ -39,7 +38,7 @@ impl FactValueGroup {
 /// Groups the values in successful replies to `rpcutil get_fact`: most frequent first, then by value. Nodes without the fact are grouped under null.
 pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();
-    for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+    for reply in report.successes() {
         let RpcutilGetFactOutput { value, .. } = reply.typed_outputs();
         let group = groups.entry(value.to_string()).or_insert_with(|| FactValueGroup {
             value,
@@ -140,8 +139,7 @@ impl FactBarLayout {
 }
 
 /// What the document for programs contains, besides the statistics of the request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FactsDocument<'a> {
     pub fact: &'a str,
     pub values: &'a [FactValueGroup],

@@ -13,7 +13,6 @@ use crate::commands::filter::output::FilterTestDocument;
 use crate::flags::filters::FilterArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::errors::InventoryFileError;
-use crate::session::form;
 
 pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
@@ -40,7 +39,7 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> CommandResult {
     conditions.select.extend(args.expressions.iter().cloned());
     let flags = FilterArgs { conditions, target: args.target.clone(), ..FilterArgs::default() };
     let target = cx.read_target(&flags)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let source = DiscoverySource::Inventory { file: args.file.clone() };
     let query = target.discovery_query(&source, None);
     source.method().check_supported(&query).map_err(FleetRequestError::from)?;

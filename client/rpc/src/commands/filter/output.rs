@@ -10,8 +10,7 @@ use serde::Serialize;
 use crate::outcome::exit::CommandExitCode;
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FilterTestDocument<'a> {
     schema: &'static str,
     /// The filter in English, without groups of the inventory.
@@ -22,8 +21,7 @@ pub struct FilterTestDocument<'a> {
     nodes: Vec<FilterNodeDocument<'a>>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct FilterNodeDocument<'a> {
     node: &'a Identity,
     verdict: FilterVerdict,
@@ -33,8 +31,7 @@ struct FilterNodeDocument<'a> {
 }
 
 /// Whether a node matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum FilterVerdict {
     Match,
@@ -42,16 +39,14 @@ enum FilterVerdict {
     Unknown,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct FilterConditionDocument<'a> {
     condition: &'a str,
     holds: ConditionOutcome,
 }
 
 /// Whether a condition is true.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum ConditionOutcome {
     Yes,

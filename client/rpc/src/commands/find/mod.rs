@@ -28,7 +28,7 @@ const MAX_NAMED_NODES: usize = 10;
 pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.query.filters);
     let target = cx.read_target(&args.query.filters)?;
-    let json = form::parse_json_form(&args.query.json)?;
+    let json = args.query.json.form()?;
     let template = args.template.as_deref();
     let template = template.map(|text| form::parse_template(text, &TEMPLATE_NAMES)).transpose()?;
     if let Some(template) = &template {

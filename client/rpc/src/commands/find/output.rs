@@ -17,8 +17,7 @@ pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod)
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct FoundNodesDocument<'a> {
     pub schema: &'static str,
     pub nodes: &'a BTreeSet<Identity>,

@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::{AgentSchemas, FleetConnection, Located, TargetSelection, list_answering};
-use muster_contract::rpcutil::RpcutilGetData;
+use muster_contract::rpcutil::{RpcutilGetData, RpcutilGetDataInput};
 use muster_display::{list_first_nodes, node_count_text};
 use muster_filter::SelectExpression;
 use muster_wire::identity::Identity;
 
 use crate::flags::filters::FilterArgs;
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{ask_nodes, plan_action};
+use crate::request::inquiry::ask_nodes;
 use crate::session::context::{CommandContext, Result};
 
 /// Most names of nodes in a message.
@@ -53,16 +53,15 @@ pub async fn find_unanswered(
         return Ok(unanswered);
     }
     for lookup in lookups {
-        let query = lookup.query.as_deref().map(|query| ("query", query));
-        let inputs: Vec<(&str, &str)> =
-            [("source", lookup.source.as_str())].into_iter().chain(query).collect();
-        let Ok(plan) = plan_action::<RpcutilGetData>(schemas, &inputs) else {
+        let input =
+            RpcutilGetDataInput { source: lookup.source.clone(), query: lookup.query.clone() };
+        let Ok(plan) = schemas.plan::<RpcutilGetData>(&input) else {
             continue;
         };
         let nodes = Located::from_names(silent.clone());
         let progress = ProgressReporter::new(cx.printer, false);
         let report = ask_nodes(fleet, &plan, nodes, &progress).await?;
-        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+        for reply in report.failures() {
             let reasons = unanswered.entry(reply.node.clone()).or_default();
             reasons.push(format!("{lookup}: {}", reply.message.raw()));
         }

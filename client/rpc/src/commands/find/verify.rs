@@ -12,23 +12,22 @@ use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;
 
 /// The document of `rpc find --verify -j`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct VerifiedNodesDocument {
     schema: &'static str,
     /// Whether there are no differences.
     equal: bool,
     /// Number of nodes that match, according to the nodes.
     nodes: usize,
-    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    #[schemars(with = "BTreeSet<String>")]
     silent: BTreeSet<Identity>,
-    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    #[schemars(with = "BTreeSet<String>")]
     unregistered: BTreeSet<Identity>,
-    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    #[schemars(with = "BTreeSet<String>")]
     not_missing: BTreeSet<Identity>,
-    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    #[schemars(with = "BTreeSet<String>")]
     directory_only: BTreeSet<Identity>,
-    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    #[schemars(with = "BTreeSet<String>")]
     nodes_only: BTreeSet<Identity>,
 }
 

@@ -12,8 +12,9 @@ use muster_wire::identity::Identity;
 
 use crate::commands::inventory::args::AnsibleArgs;
 use crate::flags::filters::FilterArgs;
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 use crate::session::form::JsonForm;
 
 /// Most keys of facts in a message, and most characters of each.

@@ -17,7 +17,7 @@ impl<'a> CollectiveMembers<'a> {
     /// Parses the replies to `rpcutil collective_info`.
     pub fn from_report(report: &'a RequestReport) -> Self {
         let mut collectives = Self::default();
-        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+        for reply in report.successes() {
             let output: RpcutilCollectiveInfoOutput = reply.typed_outputs();
             for name in output.collectives {
                 collectives.0.entry(name).or_default().insert(&reply.node);
@@ -56,8 +56,7 @@ fn quote_dot(text: &str) -> String {
 }
 
 /// What the document for programs contains, besides the statistics of the request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct CollectivesDocument<'a> {
     pub collectives: &'a BTreeMap<String, BTreeSet<&'a Identity>>,
 }

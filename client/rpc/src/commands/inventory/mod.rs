@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 
 use muster_client::{AgentSchemas, RequestReport, TargetSelection};
 use muster_contract::rpcutil::{RpcutilDaemonStats, RpcutilInventory};
+use muster_ddl::EmptyInput;
 use muster_wire::identity::Identity;
 
 use crate::commands::inventory::output::{NodeInventory, NodeInventoryDocument};
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{ask_node, plan_action};
+use crate::request::inquiry::ask_node;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
 
 pub async fn run(args: args::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(path) = &args.validate {
@@ -45,12 +45,12 @@ async fn show_node(
     args: &args::InventoryArgs,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let json = form::parse_json_form(&args.query.json)?;
+    let json = args.query.json.form()?;
     let schemas = AgentSchemas::load(Some(cx.load_settings()?))?;
     let target = TargetSelection::for_collective(args.query.filters.target.clone());
     let fleet = cx.connect(&target).await?;
-    let inventory_plan = plan_action::<RpcutilInventory>(&schemas, &[])?;
-    let statistics_plan = plan_action::<RpcutilDaemonStats>(&schemas, &[])?;
+    let inventory_plan = schemas.plan::<RpcutilInventory>(&EmptyInput {})?;
+    let statistics_plan = schemas.plan::<RpcutilDaemonStats>(&EmptyInput {})?;
     let progress = ProgressReporter::new(cx.printer, false);
     let (inventory, statistics) = tokio::try_join!(
         ask_node(&fleet, &inventory_plan, node, &progress),
@@ -78,7 +78,7 @@ fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContex
         } else if stats.missing.contains(node) {
             problems.insert(format!("{node} does not reply"));
         }
-        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+        for reply in report.failures() {
             let (action, message) = (&report.action, reply.message.line());
             problems.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
         }

@@ -152,8 +152,7 @@ pub struct NodeInventoryDocument<'a> {
 impl<'a> NodeInventoryDocument<'a> {
     pub fn new(inventory: NodeInventory<'a>) -> Self {
         let NodeInventory { node, known, statistics } = inventory;
-        let replies = known.replies.iter().chain(&statistics.replies);
-        let failed = replies.filter(|reply| !reply.is_ok());
+        let failed = known.failures().chain(statistics.failures());
         Self {
             schema: "muster.inventory.v1",
             node,

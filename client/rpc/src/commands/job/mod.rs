@@ -16,7 +16,6 @@ use crate::commands::job::output::{
 };
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
 
 pub async fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
@@ -31,7 +30,7 @@ pub async fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
 
 fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let (jobs, errors) = store.list_jobs()?;
-    if let Some(json) = form::parse_json_form(args)? {
+    if let Some(json) = args.form()? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
         cx.printer.print_text(render_job_list(&jobs, cx.table_width()))?;
@@ -50,7 +49,7 @@ fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> Comma
 
 fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let job = store.load_job(&args.job)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     cx.print_result(json.as_ref(), &JobDocument::new(&job), || render_job(&job, cx.width()))?;
     if job.damaged > 0 {
         let damaged = count_text(job.damaged, "line", "lines");
@@ -62,7 +61,7 @@ fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> Com
 fn diff_jobs(args: &JobDiffArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let (before, after) = (store.load_job(&args.before)?, store.load_job(&args.after)?);
     let difference = JobDifference::between_jobs(&before, &after);
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     cx.print_result(json.as_ref(), &difference, || difference.render_text(cx.width()))?;
     Ok(CommandExitCode::from_verdict(difference.is_empty()))
 }

@@ -1,7 +1,6 @@
 //! Arguments of `rpc nodes`, `rpc node` and `rpc check-registration`.
 
 use clap::Args;
-use muster_filter::state::FactPath;
 use muster_wire::identity::Identity;
 
 use crate::commands::nodes::node_order::NodeOrder;
@@ -10,6 +9,7 @@ use crate::flags::filters::FilterArgs;
 use crate::flags::json::JsonArgs;
 use crate::flags::list_form::NodeListForm;
 use crate::flags::named_nodes::NamedNodeArgs;
+use crate::flags::values::parse_fact_name;
 
 pub const NODES_HELP: &str = "Examples:
   rpc nodes
@@ -106,8 +106,4 @@ pub struct CheckRegistrationArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
-}
-
-fn parse_fact_name(text: &str) -> Result<String, String> {
-    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -10,15 +10,17 @@ pub mod point_in_time;
 use std::time::Duration;
 
 use muster_calls::DirectoryError;
+use muster_client::documents::{
+    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument,
+};
 use muster_client::{
     FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
     count_registered, forget_registered, is_record_authentic, list_registered, read_history,
     show_registered, watch_registered,
 };
-use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use muster_contract::directory::DirectoryNodeRow;
 use muster_display::node_count_text;
 use muster_wire::identity::Identity;
-use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodesArgs};
@@ -29,45 +31,14 @@ use crate::commands::nodes::output::{
 use crate::flags::list_form::NodeListForm;
 use crate::report::list_form::print_in_form;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
-use crate::session::form;
 
 /// Pause before changes are requested again.
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The document of `rpc nodes -j`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RegisteredNodesDocument {
-    schema: &'static str,
-    nodes: Vec<DirectoryNodeRow>,
-    stale: usize,
-    current: bool,
-}
-
-/// The document of `rpc nodes --facets -j`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RegisteredFacetsDocument {
-    schema: &'static str,
-    fact: String,
-    #[serde(flatten)]
-    output: DirectoryFacetsOutput,
-}
-
-/// The document of `rpc node -j`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct RegisteredNodeDocument {
-    schema: &'static str,
-    verified: Option<bool>,
-    #[serde(flatten)]
-    output: DirectoryShowOutput,
-}
-
 pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.filters);
     let target = cx.read_target(&args.filters)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let fleet = cx.connect(&target).await?;
     if !args.forget.is_empty() {
         return forget_nodes(&fleet, &args.forget, cx).await;
@@ -80,12 +51,10 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     if let Some(fact) = &args.facets {
         let output = count_registered(&fleet, &target, fact, args.stale).await?;
         let has_values = output.distinct > 0;
-        let schema = "muster.registered-facets.v1";
-        let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
-        cx.print_result(json.as_ref(), &document, || {
-            render_facets(&document.output, cx.table_width())
-        })?;
-        match document.output.total {
+        let document = RegisteredFacetsDocument::new(fact, &output);
+        let render = || render_facets(&output, cx.table_width());
+        cx.print_result(json.as_ref(), &document, render)?;
+        match output.total {
             0 => cx.printer.print_message(format_args!(
                 "no nodes found; looked for {}",
                 target.filter.explain()
@@ -108,16 +77,17 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
     let has_nodes = !list.nodes.is_empty();
     warn_of_gaps(&list, cx);
     warn_of_unknown_fields(&list, &fields, cx);
-    let document = RegisteredNodesDocument {
-        schema: "muster.registered-nodes.v1",
-        nodes: list.nodes,
-        stale: list.stale,
-        current: list.freshness.current,
-    };
+    let document = RegisteredNodesDocument::new(&list);
     if json.is_some() {
         cx.print_result(json.as_ref(), &document, String::new)?;
     } else {
-        print_list(&document, &args, cx)?;
+        print_in_form(args.output.as_ref(), &document, cx, |form| match form {
+            NodeListForm::Name => render_node_names(&list.nodes),
+            form => {
+                let is_wide = matches!(form, NodeListForm::Wide);
+                render_node_table(&list.nodes, &args.fields, is_wide, cx.table_width())
+            }
+        })?;
     }
     if !has_nodes {
         cx.printer
@@ -125,21 +95,6 @@ pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandRes
         cx.suggest_names(&target);
     }
     Ok(CommandExitCode::from_found(has_nodes))
-}
-
-fn print_list(
-    document: &RegisteredNodesDocument,
-    args: &NodesArgs,
-    cx: CommandContext<'_>,
-) -> Result<(), Error> {
-    let nodes = &document.nodes;
-    print_in_form(args.output.as_ref(), document, cx, |form| match form {
-        NodeListForm::Name => render_node_names(nodes),
-        form => {
-            let is_wide = matches!(form, NodeListForm::Wide);
-            render_node_table(nodes, &args.fields, is_wide, cx.table_width())
-        }
-    })
 }
 
 /// Makes the directory forget nodes, one after the other, and reports each.
@@ -167,7 +122,7 @@ async fn forget_nodes(
 
 pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
     args.node = cx.complete_node_name(args.node);
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let target = TargetSelection::default();
     let fleet = cx.connect(&target).await?;
     if args.history || args.diff.is_some() {
@@ -183,9 +138,8 @@ pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResu
         _ if args.verify => Some(false),
         _ => None,
     };
-    let schema = "muster.registered-node.v1";
-    let document = RegisteredNodeDocument { schema, verified, output };
-    cx.print_result(json.as_ref(), &document, || render_node(&document.output))?;
+    let document = RegisteredNodeDocument::new(&output, verified);
+    cx.print_result(json.as_ref(), &document, || render_node(&output))?;
     if verified == Some(false) {
         cx.printer.print_error(format_args!(
             "the directory's answer is not what {} signed; do not trust this directory",

@@ -14,8 +14,7 @@ use muster_organisation::{
 };
 
 use crate::commands::org::args::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
-use crate::outcome::error::Error;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::session::terminal::{PromptError, prompt_secret};
 
 /// Largest file of a passphrase, and largest account token, in bytes.

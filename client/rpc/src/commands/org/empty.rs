@@ -1,8 +1,5 @@
 //! `rpc org empty`: removes keys from a store of the broker, after a stolen key has filled it.
 
-use std::io;
-use std::io::IsTerminal as _;
-
 use muster_base::{duration_millis, format_duration, unix_millis_now};
 use muster_display::count_text;
 use muster_display::printer::GOOD;
@@ -28,10 +25,7 @@ pub async fn run(args: &OrgEmptyArgs, cx: CommandContext<'_>) -> CommandResult {
         store.name
     );
     let question = format_args!("Remove {description} permanently? [y/N]");
-    if !args.yes
-        && io::stdin().is_terminal()
-        && confirm_on_terminal(question, printer) != Some(true)
-    {
+    if !args.yes && confirm_on_terminal(question, printer) == Some(false) {
         printer.print_message("nothing was removed");
         return Ok(CommandExitCode::Local);
     }

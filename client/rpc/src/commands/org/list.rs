@@ -7,12 +7,11 @@ use muster_organisation::{AccountTrusts, CredentialRecord, CredentialState, Prin
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use crate::commands::org::args::OrgListArgs;
+use crate::flags::org_directory::OrgDocumentArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The document that `-j` prints.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct OrgListDocument {
     schema: &'static str,
     organisation: String,
@@ -20,8 +19,7 @@ pub struct OrgListDocument {
 }
 
 /// Credentials of one principal. Times are in seconds since the epoch.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(super) struct CredentialRow {
     pub(super) kind: PrincipalKind,
     pub(super) name: String,
@@ -63,7 +61,7 @@ pub(super) fn format_optional_time(at: Option<Seconds>) -> String {
     at.map_or_else(|| "-".to_owned(), format_time)
 }
 
-pub fn run(args: &OrgListArgs, cx: CommandContext<'_>) -> CommandResult {
+pub fn run(args: &OrgDocumentArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trusts = organisation.account_trusts()?;
     let mut records = organisation.newest_records()?;

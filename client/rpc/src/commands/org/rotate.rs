@@ -11,6 +11,7 @@ use muster_wire::identity::Identity;
 use crate::commands::org::args::{OrgRotateArgs, RotatedKey};
 use crate::commands::org::{push, ssh_authority};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use muster_display::list_first_nodes;
 
 /// Most names that are listed individually.
 const MAX_LISTED: usize = 20;
@@ -179,13 +180,8 @@ async fn find_outdated(organisation: &Organisation, kind: PrincipalKind) -> Resu
 }
 
 fn print_names(names: &[Identity], state: &str, printer: &OutputPrinter) {
-    if names.is_empty() {
-        return;
+    if !names.is_empty() {
+        let names = list_first_nodes(names, MAX_LISTED, ", ");
+        printer.print_warning(format_args!("{state}: {names}"));
     }
-    let listed: Vec<&str> = names.iter().take(MAX_LISTED).map(Identity::as_str).collect();
-    let more = match names.len().saturating_sub(MAX_LISTED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    printer.print_warning(format_args!("{state}: {}{more}", listed.join(", ")));
 }

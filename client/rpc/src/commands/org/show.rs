@@ -21,8 +21,7 @@ use crate::commands::org::list::{CredentialRow, format_optional_time};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct OrganisationDocument<'a> {
     schema: &'static str,
     directory: String,
@@ -37,8 +36,7 @@ pub struct OrganisationDocument<'a> {
 }
 
 /// The document that `-j` prints for a principal.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PrincipalDocument {
     schema: &'static str,
     #[serde(flatten)]
@@ -49,8 +47,7 @@ pub struct PrincipalDocument {
 }
 
 /// Permissions that the broker enforces.
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, schemars::JsonSchema)]
 struct RolePermissions {
     role: String,
     publish: SubjectPermissions,

@@ -9,8 +9,7 @@ use muster_sshcert::{GrantedFeatures, MAX_PUBLIC_KEY_BYTES, SubjectKey, SubjectK
 use crate::commands::org::args::{OrgSshCaCommand, OrgSshCaSignArgs};
 use crate::commands::org::push;
 use crate::flags::org_directory::OrgDirectoryArgs;
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
 
 #[derive(Debug, thiserror::Error)]
 enum SshAuthorityError {

@@ -6,7 +6,8 @@ pub mod output;
 use muster_calls::{CountOrPercent, choose_nodes};
 use muster_client::RequestReport;
 use muster_contract::permit::{
-    PermitAgent, PermitList, PermitPoolRow, PermitRelease, PoolMemberRow,
+    PermitAgent, PermitList, PermitListInput, PermitPoolRow, PermitRelease, PermitReleaseInput,
+    PoolMemberRow,
 };
 use muster_ddl::{Action as _, AgentContract as _};
 
@@ -17,10 +18,9 @@ use crate::commands::permit::output::{
 use crate::flags::filters::{ConditionArgs, FilterArgs, QueryArgs};
 use crate::report::documents::ReportDocument;
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry::{ask_node, plan_action};
-use crate::request::send::send_words;
+use crate::request::inquiry::ask_node;
+use crate::request::send::send_action;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 use crate::session::form::JsonForm;
 use crate::session::terminal::{PromptError, ask_confirmation, is_terminal};
 
@@ -52,7 +52,7 @@ async fn show_pools(
     render: fn(&[PermitPoolRow], usize) -> String,
     cx: CommandContext<'_>,
 ) -> Result<(usize, CommandExitCode)> {
-    let json: Option<JsonForm> = form::parse_json_form(&query.json)?;
+    let json: Option<JsonForm> = query.json.form()?;
     let report = query_pools(pool, &query.filters, json.is_none(), cx).await?;
     let (pools, exit) = (read_pools(&report), report.stats.outcome().into());
     let is_used = |pool: &&PermitPoolRow| !pool.holders.is_empty() || !pool.waiting.is_empty();
@@ -81,8 +81,8 @@ async fn query_pools(
 ) -> Result<RequestReport> {
     let target = cx.read_target(filters)?.with_agent(PermitAgent::NAME)?;
     let schemas = cx.load_configured_schemas()?;
-    let inputs = pool.map(|pool| ("pool", pool));
-    let plan = plan_action::<PermitList>(&schemas, inputs.as_slice())?;
+    let input = PermitListInput { pool: pool.map(str::to_owned) };
+    let plan = schemas.plan::<PermitList>(&input)?;
     let fleet = cx.connect(&target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.locate(&target, &progress).await?;
@@ -96,7 +96,7 @@ async fn query_pools(
             break;
         }
     }
-    for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+    for reply in report.failures() {
         let reason = reply.message.line();
         cx.printer.print_error(format_args!("{}: {reason}", reply.node));
     }
@@ -124,6 +124,6 @@ async fn release_permits(args: PermitReleaseArgs, cx: CommandContext<'_>) -> Com
     }
     let conditions = ConditionArgs { identities: nodes, ..ConditionArgs::default() };
     let query = QueryArgs { json, filters: FilterArgs { conditions, ..FilterArgs::default() } };
-    let words = vec![PermitRelease::NAME.to_owned(), format!("pool={pool}")];
-    send_words(PermitAgent::NAME, words, true, query, cx).await
+    let input = PermitReleaseInput { pool, run: None, noop: None };
+    send_action::<PermitRelease>(&input, true, query, cx).await
 }

@@ -19,8 +19,7 @@ fn limit_text(pool: &PermitPoolRow) -> String {
 
 /// The pools in the first successful reply to `permit list`.
 pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolRow> {
-    let reply = report.replies.iter().find(|reply| reply.is_ok());
-    let output: Option<PermitListOutput> = reply.map(NodeReply::typed_outputs);
+    let output: Option<PermitListOutput> = report.successes().next().map(NodeReply::typed_outputs);
     output.unwrap_or_default().pools
 }
 
@@ -86,8 +85,7 @@ pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
 }
 
 /// What the document for programs contains, besides the statistics of the request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PermitPoolsDocument<'a> {
     pub pools: &'a [PermitPoolRow],
 }

@@ -18,14 +18,13 @@ use crate::report::progress::ProgressReporter;
 use crate::report::trace::RequestTrace;
 use crate::request::send::request_traceparent;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
 
 /// Prints each reply as it arrives.
 pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     args.named.add_to(&mut args.query.filters);
     let mut target = cx.read_target(&args.query.filters)?;
     target.listen = args.timeout.or(target.listen);
-    let json = form::parse_json_form(&args.query.json)?;
+    let json = args.query.json.form()?;
     let settings = cx.load_settings()?;
     let fleet = cx.connect(&target).await?;
     let verbose = cx.is_verbose();

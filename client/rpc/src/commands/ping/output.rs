@@ -25,8 +25,7 @@ pub struct PingReply {
 }
 
 /// A node that replied that its policy denies the ping.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PingDenial {
     /// The sender.
     #[serde(rename = "sender")]
@@ -125,8 +124,7 @@ struct PingReplyDocument<'a> {
 }
 
 /// In milliseconds.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct PingStatistics {
     max: f64,
     min: f64,

@@ -20,8 +20,9 @@ use muster_wire::token::{AccountTrust, PublicKey};
 use muster_files::files::{self, FileAccessError};
 
 use crate::commands::plugin::args::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 use crate::session::form::confirm_on_terminal;
 
 /// The newest account token known to the daemon, in its state directory.

@@ -10,11 +10,10 @@ use crate::commands::plugin::args::PluginCheckArgs;
 use crate::commands::plugin::check_output::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::errors::{convert_hint, is_ruby_ddl};
-use crate::session::form;
 
 /// Checks all files, even after an error.
 pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let files = args.files.iter().map(|path| {
         if is_ruby_ddl(path) {
             return Ok(refuse_ruby_ddl(path));

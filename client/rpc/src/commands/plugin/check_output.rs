@@ -9,8 +9,7 @@ use serde_json::Value;
 const SECRET_NAME_WORDS: [&str; 4] = ["password", "passphrase", "secret", "token"];
 
 /// Severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DdlFindingSeverity {
     /// The DDL is rejected.
@@ -20,8 +19,7 @@ pub enum DdlFindingSeverity {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct DdlFinding {
     /// Severity.
     pub severity: DdlFindingSeverity,
@@ -34,8 +32,7 @@ pub struct DdlFinding {
 }
 
 /// One file and its findings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct DdlCheckResult {
     /// The file.
     pub file: String,
@@ -48,8 +45,7 @@ pub struct DdlCheckResult {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct DdlCheckDocument<'a> {
     pub schema: &'static str,
     pub files: &'a [DdlCheckResult],

@@ -11,8 +11,7 @@ use muster_files::files::{FileAccessError, file_error, read_text};
 use muster_operations::bundle::{ConvertedDdl, ConvertedDdlKind, RubyDdlProblem, convert_ruby_ddl};
 
 use crate::commands::plugin::args::PluginConvertArgs;
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
 
 /// A line of a Ruby DDL that cannot be converted.
 #[derive(Debug, thiserror::Error)]

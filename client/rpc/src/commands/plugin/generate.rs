@@ -11,8 +11,7 @@ use muster_files::files::{FileAccessError, file_error};
 use crate::commands::plugin::args::PluginGenerateArgs;
 use crate::commands::plugin::skeleton;
 use crate::commands::plugin::skeleton::{SkeletonError, SkeletonFile};
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
 
 impl CommandError for SkeletonError {
     fn exit_code(&self) -> CommandExitCode {

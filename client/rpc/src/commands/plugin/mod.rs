@@ -12,16 +12,15 @@ pub mod check;
 mod convert;
 
 use muster_client::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
-use muster_contract::rpcutil::RpcutilDdl;
+use muster_contract::rpcutil::{RpcutilDdl, RpcutilDdlInput};
 use muster_ddl::doc;
 use muster_display::node_count_text;
 
 use crate::commands::plugin::args::{PluginCommand, PluginDocArgs, PluginFetchArgs};
 use crate::commands::plugin::output::{PluginDocument, PluginListDocument, render_agent_list};
 use crate::flags::json::JsonArgs;
-use crate::request::inquiry::{discover_and_ask, plan_action};
+use crate::request::inquiry::discover_and_ask;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
 
 pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
@@ -39,7 +38,7 @@ pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResul
 
 fn list_agents(args: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
     let schemas = cx.load_schemas()?;
-    let json = form::parse_json_form(args)?;
+    let json = args.form()?;
     let document = PluginListDocument::new(&schemas.store);
     cx.print_result(json.as_ref(), &document, || render_agent_list(&schemas.store))?;
     Ok(CommandExitCode::Passed)
@@ -48,7 +47,7 @@ fn list_agents(args: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
 fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> CommandResult {
     let schemas = cx.load_schemas()?;
     let ddl = schemas.find_agent(&args.agent)?;
-    match (form::parse_json_form(&args.json)?, args.markdown) {
+    match (args.json.form()?, args.markdown) {
         (Some(json), _) => cx.print_json(&PluginDocument::new(ddl), &json)?,
         (_, true) => cx.printer.print_text(doc::render_markdown(ddl))?,
         _ => cx.printer.print_text(doc::render_text(ddl))?,
@@ -61,14 +60,14 @@ async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResu
     let target = cx.read_target(&args.filters)?.with_agent(&args.agent)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(settings))?;
-    let plan = plan_action::<RpcutilDdl>(&schemas, &[("agent", &args.agent)])?;
+    let plan = schemas.plan::<RpcutilDdl>(&RpcutilDdlInput { agent: args.agent.clone() })?;
     let report = discover_and_ask(&plan, &target, true, cx).await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
         cx.report_no_nodes(&target);
         return Ok(report.stats.outcome().into());
     }
-    for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+    for reply in report.failures() {
         let message = reply.message.line();
         cx.printer.print_warning(format_args!("{}: {message}", reply.node));
     }

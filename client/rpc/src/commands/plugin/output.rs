@@ -7,8 +7,7 @@ use muster_display::table::Table;
 use serde::Serialize;
 
 /// An agent in the list.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct PluginListEntry<'a> {
     name: &'a str,
     version: &'a str,
@@ -18,8 +17,7 @@ struct PluginListEntry<'a> {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PluginListDocument<'a> {
     schema: &'static str,
     agents: Vec<PluginListEntry<'a>>,

@@ -3,8 +3,7 @@
 use muster_files::files::FileAccessError;
 use muster_operations::policy::PolicyError;
 
-use crate::outcome::error::CommandError;
-use crate::outcome::exit::CommandExitCode;
+use crate::session::context::{CommandError, CommandExitCode};
 
 impl CommandError for PolicyError {
     fn hints(&self) -> Vec<String> {

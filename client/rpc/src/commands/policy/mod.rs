@@ -6,7 +6,7 @@ pub mod output;
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_client::{AgentSchemas, FleetRequestError, RequestWords};
-use muster_contract::config::ConfigWho;
+use muster_contract::config::{ConfigWho, ConfigWhoInput};
 use muster_operations::policy::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
@@ -16,10 +16,8 @@ use serde_json::{Map, Value};
 use crate::commands::policy::args::{
     PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs, PolicyWhoArgs,
 };
-use crate::report::documents::ReportDocument;
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 
 pub async fn run(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
@@ -35,12 +33,11 @@ async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
     let schemas = cx.load_configured_schemas()?;
     // Finds names that do not exist, with suggestions.
     schemas.find_action(&RequestWords::new(&agent, Some(&action), &[]))?;
-    let inputs = [("agent", agent.as_str()), ("action", action.as_str())];
-    let result = query_nodes::<ConfigWho>(&args.query, &inputs, cx).await?;
+    let input = ConfigWhoInput { agent, action };
+    let result = query_nodes::<ConfigWho>(&args.query, &input, cx).await?;
     let rows = output::read_callers(&result.report);
     let content = output::PolicyWhoDocument { rows: &rows };
-    let document = ReportDocument::new("muster.policy.who.v1", content, &result.report);
-    result.print_answered(&document, || {
+    result.print_answered("muster.policy.who.v1", content, || {
         Ok(cx.printer.print_text(output::render_callers(&rows, cx.table_width()))?)
     })
 }
@@ -60,7 +57,7 @@ fn check_policies(args: &PolicyCheckArgs, cx: CommandContext<'_>) -> CommandResu
     }
     let files = readings.iter().map(|reading| reading.files.len()).sum();
     let document = output::PolicyCheckDocument::new(files, &findings);
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     cx.print_result(json.as_ref(), &document, || document.render_text())?;
     let has_passed = document.errors == 0 && !(args.strict && document.warnings > 0);
     Ok(CommandExitCode::from_verdict(has_passed))
@@ -97,7 +94,7 @@ fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Command
     let explanation = reading.set.explain(&query, &data.to_lookup_values());
     let request = (&args.caller, &args.agent, &args.action);
     let document = output::PolicyExplainDocument::new(request, node.name(), &explanation);
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     cx.print_result(json.as_ref(), &document, || document.render_text())?;
     Ok(CommandExitCode::from_verdict(explanation.decision.allowed))
 }
@@ -125,7 +122,7 @@ fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     let outcomes = cases.run_cases(&reading.set, unix_millis_now());
     let document = output::PolicyTestDocument::new(&outcomes);
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     cx.print_result(json.as_ref(), &document, || document.render_text())?;
     Ok(CommandExitCode::from_verdict(document.failed == 0))
 }

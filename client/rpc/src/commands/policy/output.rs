@@ -1,6 +1,6 @@
 //! Renders policy findings, explanations, test results, and who may run an action.
 
-use muster_client::{NodeReply, RequestReport};
+use muster_client::{NodeRow, RequestReport};
 use muster_contract::config::{ConfigCallerRow, ConfigWhoOutput};
 use muster_display::printer::{BAD, GOOD, STRONG, WARNING};
 use muster_display::table::Table;
@@ -11,8 +11,7 @@ use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
 /// Result of `rpc policy check`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PolicyCheckDocument<'a> {
     schema: &'static str,
     files: usize,
@@ -59,8 +58,7 @@ impl<'a> PolicyCheckDocument<'a> {
 }
 
 /// Result of `rpc policy explain`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PolicyExplainDocument<'a> {
     schema: &'static str,
     caller: &'a PolicyPrincipal,
@@ -76,8 +74,7 @@ pub struct PolicyExplainDocument<'a> {
     unknown: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct PolicyStepDocument<'a> {
     line: usize,
     text: &'a str,
@@ -165,8 +162,7 @@ fn unknown_lookups(explanation: &PolicyExplanation) -> Vec<String> {
 }
 
 /// Result of `rpc policy test`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PolicyTestDocument<'a> {
     schema: &'static str,
     passed: usize,
@@ -174,8 +170,7 @@ pub struct PolicyTestDocument<'a> {
     cases: Vec<PolicyTestCaseDocument<'a>>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 struct PolicyTestCaseDocument<'a> {
     name: &'a str,
     passed: bool,
@@ -234,8 +229,7 @@ impl<'a> PolicyTestDocument<'a> {
 }
 
 /// What a node decides about a caller.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct NodeCaller {
     node: Identity,
     #[serde(flatten)]
@@ -243,8 +237,7 @@ pub struct NodeCaller {
 }
 
 /// What the document of `rpc policy who` contains.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PolicyWhoDocument<'a> {
     /// By node, in the order of the node's reply.
     pub rows: &'a [NodeCaller],
@@ -252,14 +245,10 @@ pub struct PolicyWhoDocument<'a> {
 
 /// The callers in the replies, by name of node.
 pub fn read_callers(report: &RequestReport) -> Vec<NodeCaller> {
-    let mut answered: Vec<&NodeReply> =
-        report.replies.iter().filter(|reply| reply.is_ok()).collect();
-    answered.sort_by(|one, other| one.node.cmp(&other.node));
-    let rows = |reply: &NodeReply| {
-        let (node, output) = (reply.node.clone(), reply.typed_outputs::<ConfigWhoOutput>());
-        output.callers.into_iter().map(move |row| NodeCaller { node: node.clone(), row })
+    let callers = |NodeRow { node, outputs }: NodeRow<ConfigWhoOutput>| {
+        outputs.callers.into_iter().map(move |row| NodeCaller { node: node.clone(), row })
     };
-    answered.into_iter().flat_map(rows).collect()
+    report.rows().into_iter().flat_map(callers).collect()
 }
 
 /// Renders a line for each node and caller.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use muster_contract::provisioner::ProvisioningState;
 use muster_wire::enrol::{NamePattern, TokenGrantFact};
 use muster_wire::identity::Identity;
 
@@ -271,6 +272,18 @@ pub enum ProvisionStateFilter {
     Retiring,
     /// Removed from the fleet
     Retired,
+}
+
+impl From<ProvisionStateFilter> for ProvisioningState {
+    fn from(filter: ProvisionStateFilter) -> Self {
+        match filter {
+            ProvisionStateFilter::Working => Self::Working,
+            ProvisionStateFilter::Failed => Self::Failed,
+            ProvisionStateFilter::Done => Self::Done,
+            ProvisionStateFilter::Retiring => Self::Retiring,
+            ProvisionStateFilter::Retired => Self::Retired,
+        }
+    }
 }
 
 /// `rpc provision watch`.

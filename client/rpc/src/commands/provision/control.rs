@@ -1,7 +1,10 @@
 //! `rpc provision retry|pause|resume|retire`: stores the command in the provisioning service, whose leader executes it. `retire` first revokes the
 //! nodes' tokens with the organisation's keys, which the service does not have.
 
-use muster_contract::provisioner::NodeControlOutput;
+use muster_contract::provisioner::{
+    NodeControlInput, NodeControlOutput, ProvisionerAgent, ProvisionerRetire,
+};
+use muster_ddl::Action;
 use muster_display::printer::{BAD, GOOD};
 use muster_wire::identity::Identity;
 
@@ -11,23 +14,28 @@ use crate::commands::provision::service::ProvisionerClient;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::terminal::{ask_confirmation, is_terminal};
 
-pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
+pub async fn run<A>(nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult
+where
+    A: Action<Agent = ProvisionerAgent, Input = NodeControlInput>,
+{
     match ProvisionerClient::find_hosts(cx).await? {
-        Some(service) => send_commands(&service, action, nodes, cx).await,
+        Some(service) => send_commands::<A>(&service, nodes, cx).await,
         None => Ok(CommandExitCode::Local),
     }
 }
 
-async fn send_commands(
+async fn send_commands<A>(
     service: &ProvisionerClient<'_>,
-    action: &str,
     nodes: &[Identity],
     cx: CommandContext<'_>,
-) -> CommandResult {
+) -> CommandResult
+where
+    A: Action<Agent = ProvisionerAgent, Input = NodeControlInput>,
+{
     let mut exit = CommandExitCode::Passed;
     for node in nodes {
-        let inputs = [("node", node.as_str())];
-        let Some(reply) = service.ask_first_host(action, &inputs).await? else {
+        let input = NodeControlInput { node: node.to_string() };
+        let Some(reply) = service.ask_first_host::<A>(&input).await? else {
             return Ok(CommandExitCode::NoneAnswered);
         };
         if !reply.is_ok() {
@@ -37,7 +45,7 @@ async fn send_commands(
             continue;
         }
         let NodeControlOutput { state, changed, .. } = reply.typed_outputs();
-        let (result, state) = (if changed { action } else { "nothing to do" }, state.line());
+        let (result, state) = (if changed { A::NAME } else { "nothing to do" }, state.line());
         cx.printer.print_line(format_args!("{node}: {GOOD}{result}{GOOD:#} ({state})"))?;
     }
     Ok(exit)
@@ -82,7 +90,7 @@ pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) ->
         Some(organisation) => revoke_nodes(organisation, &args.nodes, cx.printer).await?,
         None => CommandExitCode::Passed,
     };
-    let retired = send_commands(&service, "retire", &args.nodes, cx).await?;
+    let retired = send_commands::<ProvisionerRetire>(&service, &args.nodes, cx).await?;
     if organisation.is_none() {
         cx.printer.print_hint(
             "the nodes' own tokens remain valid; to revoke them, run `rpc org revoke NODE` where the organisation's keys are",

@@ -8,26 +8,19 @@ mod service;
 mod status;
 mod user_data;
 
-use muster_contract::provisioner::{ProvisionerPause, ProvisionerResume, ProvisionerRetry};
-use muster_ddl::Action as _;
-
 use crate::commands::provision::args::ProvisionCommand;
 use crate::session::context::{CommandContext, CommandResult};
+use muster_contract::provisioner::{ProvisionerPause, ProvisionerResume, ProvisionerRetry};
+use muster_ddl::Action as _;
 
 pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ProvisionCommand::Token(args) => issue::issue_token(args, cx).await,
         ProvisionCommand::Status(args) => status::run(args, cx).await,
         ProvisionCommand::Watch(args) => status::watch_nodes(&args, cx).await,
-        ProvisionCommand::Retry(args) => {
-            control::run(ProvisionerRetry::NAME, &args.nodes, cx).await
-        }
-        ProvisionCommand::Pause(args) => {
-            control::run(ProvisionerPause::NAME, &args.nodes, cx).await
-        }
-        ProvisionCommand::Resume(args) => {
-            control::run(ProvisionerResume::NAME, &args.nodes, cx).await
-        }
+        ProvisionCommand::Retry(args) => control::run::<ProvisionerRetry>(&args.nodes, cx).await,
+        ProvisionCommand::Pause(args) => control::run::<ProvisionerPause>(&args.nodes, cx).await,
+        ProvisionCommand::Resume(args) => control::run::<ProvisionerResume>(&args.nodes, cx).await,
         ProvisionCommand::Retire(args) => control::retire_nodes(&args, cx).await,
         ProvisionCommand::Release(args) => issue::release_names(&args, cx).await,
         ProvisionCommand::Host(args) => issue::create_host_files(args, cx).await,

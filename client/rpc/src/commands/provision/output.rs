@@ -113,8 +113,7 @@ fn format_millis(millis: u64) -> String {
 }
 
 /// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct ProvisioningDocument<'a> {
     /// Its schema, and its version.
     pub schema: &'static str,

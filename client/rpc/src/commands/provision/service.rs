@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use muster_client::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
 use muster_contract::provisioner::ProvisionerAgent;
-use muster_ddl::AgentContract as _;
+use muster_ddl::{Action, AgentContract as _};
 use muster_wire::identity::Identity;
 
 use crate::report::progress::ProgressReporter;
-use crate::request::inquiry;
+use crate::request::inquiry::ask_node;
 use crate::session::context::{CommandContext, Result};
 
 pub struct ProvisionerClient<'a> {
@@ -36,17 +36,15 @@ impl<'a> ProvisionerClient<'a> {
     }
 
     /// Returns the reply of the first host that answers. `None` if none answers, which is printed.
-    pub async fn ask_first_host(
+    pub async fn ask_first_host<A: Action<Agent = ProvisionerAgent>>(
         &self,
-        action: &str,
-        inputs: &[(&str, &str)],
+        input: &A::Input,
     ) -> Result<Option<NodeReply>> {
-        let plan =
-            inquiry::plan_named_action(&self.schemas, ProvisionerAgent::NAME, action, inputs)?;
+        let plan = self.schemas.plan::<A>(input)?;
         let progress = ProgressReporter::new(self.cx.printer, false);
-        let mut last_report = RequestReport::empty(ProvisionerAgent::NAME, action);
+        let mut last_report = RequestReport::empty(ProvisionerAgent::NAME, A::NAME);
         for host in &self.hosts {
-            let report = inquiry::ask_node(&self.fleet, &plan, host, &progress).await?;
+            let report = ask_node(&self.fleet, &plan, host, &progress).await?;
             match report.replies.first() {
                 Some(reply) => return Ok(Some(reply.clone())),
                 None => last_report = report,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use muster_contract::provisioner::{ProvisionerStatus, ProvisionerStatusOutput};
+use muster_contract::provisioner::{
+    ProvisionerStatus, ProvisionerStatusInput, ProvisionerStatusOutput, ProvisioningState,
+};
 use muster_ddl::Action as _;
 
 use crate::commands::provision::args::{ProvisionStatusArgs, ProvisionWatchArgs};
@@ -11,23 +13,20 @@ use crate::commands::provision::output::{
     render_overview_table,
 };
 use crate::commands::provision::service::ProvisionerClient;
-use crate::flags::values::value_name;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 
 /// Shows the state once.
 pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
-    let node = args.node.as_ref().map(|node| ("node", node.as_str()));
-    let state = args.state.as_ref().map(value_name);
-    let state = state.as_deref().map(|state| ("state", state));
-    let with_history = args.node.is_some() || json.is_some();
-    let history = with_history.then_some(("history", "true"));
-    let inputs: Vec<_> = [node, state, history].into_iter().flatten().collect();
-    let overview = match query_overview(&service, &inputs, cx).await? {
+    let input = ProvisionerStatusInput {
+        node: args.node.as_ref().map(ToString::to_string),
+        state: args.state.map(ProvisioningState::from),
+        history: args.node.is_some() || json.is_some(),
+    };
+    let overview = match query_overview(&service, &input, cx).await? {
         Ok(overview) => overview,
         Err(exit) => return Ok(exit),
     };
@@ -49,13 +48,13 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
-    let state = args.state.as_ref().map(value_name);
-    let state = state.as_deref().map(|state| ("state", state));
+    let state = args.state.map(ProvisioningState::from);
+    let input = ProvisionerStatusInput { node: None, state, history: false };
     let screen = cx.printer.screen();
     let mut previous: Option<ProvisionerStatusOutput> = None;
     let mut drawn_lines = 0;
     loop {
-        let overview = match query_overview(&service, state.as_slice(), cx).await? {
+        let overview = match query_overview(&service, &input, cx).await? {
             Ok(overview) => overview,
             Err(exit) => return Ok(exit),
         };
@@ -78,10 +77,10 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
 
 async fn query_overview(
     service: &ProvisionerClient<'_>,
-    inputs: &[(&str, &str)],
+    input: &ProvisionerStatusInput,
     cx: CommandContext<'_>,
 ) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>> {
-    let Some(reply) = service.ask_first_host(ProvisionerStatus::NAME, inputs).await? else {
+    let Some(reply) = service.ask_first_host::<ProvisionerStatus>(input).await? else {
         return Ok(Err(CommandExitCode::NoneAnswered));
     };
     if reply.is_ok() {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
+use muster_contract::puppet::PuppetRunOnceInput;
 use muster_wire::identity::SubjectName;
 
 use crate::flags::filters::{FilterArgs, QueryArgs};
 use crate::flags::json::JsonArgs;
 use crate::flags::rollout_flags::BatchArgs;
-use crate::flags::seconds::parse_seconds;
+use crate::flags::seconds::{parse_seconds, whole_seconds};
 
 const RUN_OPTIONS_HEADING: &str = "Run options";
 const PACE_HEADING: &str = "Order";
@@ -197,33 +198,50 @@ pub struct PuppetRunArgs {
 }
 
 impl PuppetRunArgs {
-    /// The corresponding inputs of `runonce`, in their text form.
-    pub fn to_inputs(&self) -> Vec<(&'static str, String)> {
-        let switch = |on: bool, off: bool| match (on, off) {
-            (true, _) => Some("true".to_owned()),
-            (_, true) => Some("false".to_owned()),
-            _ => None,
-        };
+    /// The inputs of `runonce`, with this limit of concurrent runs.
+    pub fn to_input(&self, limit: Option<u32>) -> PuppetRunOnceInput {
+        let Self {
+            noop,
+            no_noop,
+            tags,
+            skip_tags,
+            environment,
+            splay,
+            no_splay,
+            splaylimit,
+            force,
+            ignoreschedules,
+            use_cached_catalog,
+            no_use_cached_catalog,
+            server,
+            pool,
+            priority,
+            wait,
+            // These are of the request.
+            timeout: _,
+            deadline: _,
+        } = self;
+        let switch = |on: bool, off: bool| on.then_some(true).or(off.then_some(false));
         let list = |words: &[String]| (!words.is_empty()).then(|| words.join(","));
-        let number = |number: Option<i64>| number.map(|number| number.to_string());
-        // A part of a second is better waited for than not.
-        let wait = self.wait.map(|wait| wait.as_secs_f64().ceil());
-        let inputs = [
-            ("noop", switch(self.noop, self.no_noop)),
-            ("tags", list(&self.tags)),
-            ("skip_tags", list(&self.skip_tags)),
-            ("environment", self.environment.clone()),
-            ("splay", switch(self.splay, self.no_splay)),
-            ("splaylimit", number(self.splaylimit.map(i64::from))),
-            ("force", switch(self.force, false)),
-            ("ignoreschedules", switch(self.ignoreschedules, false)),
-            ("use_cached_catalog", switch(self.use_cached_catalog, self.no_use_cached_catalog)),
-            ("server", self.server.clone()),
-            ("pool", self.pool.clone()),
-            ("priority", number(self.priority)),
-            ("wait", wait.map(|wait| wait.to_string())),
-        ];
-        inputs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        PuppetRunOnceInput {
+            force: switch(*force, false),
+            server: server.clone(),
+            tags: list(tags),
+            skip_tags: list(skip_tags),
+            noop: switch(*noop, *no_noop),
+            splay: switch(*splay, *no_splay),
+            splaylimit: splaylimit.map(i64::from),
+            environment: environment.clone(),
+            ignoreschedules: switch(*ignoreschedules, false),
+            use_cached_catalog: switch(*use_cached_catalog, *no_use_cached_catalog),
+            run: None,
+            rollout: None,
+            pool: pool.clone(),
+            limit: limit.map(i64::from),
+            priority: *priority,
+            wait: wait.map(|wait| whole_seconds(wait).cast_signed()),
+            background: None,
+        }
     }
 }
 
@@ -308,6 +326,8 @@ pub struct PuppetRunallArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use muster_contract::given_inputs;
+    use serde_json::{Value, json};
 
     use super::{PuppetCommand, PuppetRunArgs, PuppetRunallArgs};
 
@@ -325,9 +345,8 @@ mod tests {
         }
     }
 
-    fn inputs(options: &PuppetRunArgs) -> Vec<String> {
-        let pairs = options.to_inputs();
-        pairs.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    fn inputs(options: &PuppetRunArgs) -> Value {
+        given_inputs(&options.to_input(None)).into()
     }
 
     #[test]
@@ -337,7 +356,8 @@ mod tests {
             (args.limit, args.rollout.filters.conditions.mixed),
             (Some(2), vec!["/dev_server/".to_owned()])
         );
-        assert!(inputs(&args.rollout.options).is_empty());
+        assert_eq!(inputs(&args.rollout.options), json!({}));
+        assert_eq!(args.rollout.options.to_input(args.limit).limit, Some(2));
     }
 
     #[test]
@@ -346,24 +366,24 @@ mod tests {
                     --ignoreschedules --no-use-cached-catalog --server p:8140 --pool night --priority -3 --wait 1.5";
         assert_eq!(
             inputs(&runall(line).unwrap().rollout.options),
-            [
-                "noop=true",
-                "tags=a,b,c",
-                "skip_tags=d",
-                "environment=testing",
-                "splay=false",
-                "splaylimit=30",
-                "ignoreschedules=true",
-                "use_cached_catalog=false",
-                "server=p:8140",
-                "pool=night",
-                "priority=-3",
-                "wait=2"
-            ]
+            json!({
+                "noop": true,
+                "tags": "a,b,c",
+                "skip_tags": "d",
+                "environment": "testing",
+                "splay": false,
+                "splaylimit": 30,
+                "ignoreschedules": true,
+                "use_cached_catalog": false,
+                "server": "p:8140",
+                "pool": "night",
+                "priority": -3,
+                "wait": 2,
+            })
         );
         assert_eq!(
             inputs(&runall("1 --force --no-noop").unwrap().rollout.options),
-            ["noop=false", "force=true"]
+            json!({"noop": false, "force": true})
         );
     }
 

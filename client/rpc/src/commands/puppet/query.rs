@@ -1,6 +1,7 @@
 //! `rpc puppet status`, `count` and `summary`: read-only queries.
 
-use muster_contract::puppet::{PuppetLastRunSummary, PuppetStatus};
+use muster_contract::puppet::{LastRunSummaryInput, PuppetLastRunSummary, PuppetStatus};
+use muster_ddl::EmptyInput;
 use serde::Serialize;
 
 use crate::commands::puppet::output::count::{PuppetCountDocument, PuppetNodeTotals};
@@ -9,12 +10,11 @@ use crate::commands::puppet::output::status::{
 };
 use crate::commands::puppet::output::summary::LastRunsSummary;
 use crate::flags::filters::QueryArgs;
-use crate::report::documents::ReportDocument;
 use crate::request::inquiry::{QueryResult, query_nodes};
 use crate::session::context::{CommandContext, CommandResult};
 
 pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes::<PuppetStatus>(&args, &[], cx).await?;
+    let result = query_nodes::<PuppetStatus>(&args, &EmptyInput {}, cx).await?;
     let states = node_states(&result.report);
     print_report(
         &result,
@@ -26,7 +26,7 @@ pub async fn show_status(args: QueryArgs, cx: CommandContext<'_>) -> CommandResu
 }
 
 pub async fn show_counts(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes::<PuppetStatus>(&args, &[], cx).await?;
+    let result = query_nodes::<PuppetStatus>(&args, &EmptyInput {}, cx).await?;
     let totals = PuppetNodeTotals::from_report(&result.report);
     print_report(
         &result,
@@ -39,7 +39,8 @@ pub async fn show_counts(args: QueryArgs, cx: CommandContext<'_>) -> CommandResu
 
 /// Shows the distribution of the last runs' figures.
 pub async fn show_summary(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes::<PuppetLastRunSummary>(&args, &[], cx).await?;
+    let input = LastRunSummaryInput { logs: false };
+    let result = query_nodes::<PuppetLastRunSummary>(&args, &input, cx).await?;
     let summary = LastRunsSummary::from_report(&result.report);
     print_report(&result, "muster.puppet.summary.v1", &summary, cx, || {
         summary.render_text(&result.report, cx.environment.utf8)
@@ -53,7 +54,7 @@ fn print_report(
     cx: CommandContext<'_>,
     text: impl FnOnce() -> String,
 ) -> CommandResult {
-    result.print_answer(&ReportDocument::new(schema, content, &result.report), || {
+    result.print_answer(schema, content, || {
         cx.printer.print_text(text())?;
         cx.warn_of_failures(&result.report);
         Ok(())

@@ -2,6 +2,7 @@
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_calls::RolloutStopReason;
+use muster_client::documents::{PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine};
 use muster_client::{EndedRun, PuppetRunsReport, RequestEvent, RequestObserver, RunLogLine};
 use muster_display::printer::PrintError;
 use muster_display::{json, node_count_text};
@@ -9,14 +10,12 @@ use muster_wire::identity::Identity;
 
 use crate::commands::puppet::args::RunOutputArgs as Flags;
 use crate::commands::puppet::output::runs::{
-    PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
-    format_log_line, render_runs_summary,
+    describe_log_line, describe_run_end, format_log_line, render_runs_summary,
 };
 use crate::outcome::diagnostics::error_text;
 use crate::report::progress::MessagePrinter;
 use crate::report::sink_failure::SinkFailure;
 use crate::session::context::{CommandContext, Error, Result};
-use crate::session::form;
 use crate::session::form::JsonForm;
 
 #[derive(Debug)]
@@ -40,7 +39,7 @@ pub struct PuppetOutput<'a> {
 
 impl PuppetOutputForm {
     fn from_flags(flags: &Flags) -> Result<Self> {
-        Ok(match form::parse_json_form(&flags.json)? {
+        Ok(match flags.json.form()? {
             Some(form) => Self::Document(form),
             None if flags.jsonl => Self::Lines,
             None => Self::Text,

@@ -9,13 +9,14 @@ use muster_calls::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_client::jobs::{JobEntry, JobJournal, JobStore};
 use muster_client::{
     AgentSchemas, EndedRun, FleetConnection, FleetRequest, JobRecorder, Located, NodeReply,
-    PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, run_puppet_rollout,
+    NodeRow, PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, run_puppet_rollout,
     wait_for_ctrl_c,
 };
 use muster_contract::puppet::{
-    LastRunSummaryOutput, PuppetAgent, PuppetLastRunSummary, PuppetRunOnce, PuppetStatus,
+    LastRunSummaryInput, LastRunSummaryOutput, PuppetAgent, PuppetLastRunSummary, PuppetRunOnce,
+    PuppetRunOnceInput, PuppetStatus,
 };
-use muster_ddl::{Action, AgentContract as _};
+use muster_ddl::{Action, AgentContract as _, EmptyInput};
 use muster_display::{list_sample_nodes, node_count_text};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
@@ -27,7 +28,7 @@ use crate::commands::puppet::output::status::{describe_idle_nodes, node_states};
 use crate::commands::puppet::resume::{RemainingRollout, remaining_rollout};
 use crate::commands::puppet::run_output::{PuppetOutput, PuppetOutputForm};
 use crate::report::progress::{MessagePrinter, ProgressReporter};
-use crate::request::inquiry::{ask_nodes, plan_action};
+use crate::request::inquiry::ask_nodes;
 use crate::request::save::{JobCandidate, open_journal};
 use crate::session::context::{CommandContext, CommandResult, Result, describe_change};
 
@@ -115,10 +116,7 @@ async fn run_round(
     let (cx, PuppetRolloutArgs { options, job, filters, .. }) = (output.cx, rollout.args);
     let target = cx.read_target(filters)?.with_agent(PuppetAgent::NAME)?;
     let schemas = cx.load_schemas()?;
-    let mut inputs = options.to_inputs();
-    inputs.extend(rollout.limit.map(|limit| ("limit", limit.to_string())));
-    let inputs: Vec<_> = inputs.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let plan = plan_action::<PuppetRunOnce>(&schemas, &inputs)?;
+    let plan = schemas.plan::<PuppetRunOnce>(&options.to_input(rollout.limit))?;
     let settings = cx.settings()?;
     target.check_required_filter(plan.action, settings)?;
 
@@ -212,7 +210,7 @@ async fn resume_job(
     let cx = output.cx;
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
     let schemas = cx.load_configured_schemas()?;
-    let plan = plan_action::<PuppetRunOnce>(&schemas, &[])?;
+    let plan = schemas.plan::<PuppetRunOnce>(&PuppetRunOnceInput::default())?;
     let (silence, timeout) = (options.deadline, options.timeout);
     // Checks that the job can be resumed before anything is written to it.
     let job = store.load_job(reference)?;
@@ -247,8 +245,8 @@ async fn execute_rollout(
 }
 
 impl PuppetSession<'_> {
-    async fn query<A: Action>(&self, found: Located) -> Result<RequestReport> {
-        let plan = plan_action::<A>(self.schemas, &[])?;
+    async fn query<A: Action>(&self, input: &A::Input, found: Located) -> Result<RequestReport> {
+        let plan = self.schemas.plan::<A>(input)?;
         ask_nodes(self.fleet, &plan, found, self.progress).await
     }
 
@@ -258,7 +256,7 @@ impl PuppetSession<'_> {
         found: Located,
         runs: &mut PuppetRunsReport,
     ) -> Result<BTreeSet<Identity>> {
-        let report = self.query::<PuppetStatus>(found).await?;
+        let report = self.query::<PuppetStatus>(&EmptyInput {}, found).await?;
         let mut nodes = BTreeSet::new();
         for state in node_states(&report) {
             match state.disable_reason() {
@@ -269,8 +267,11 @@ impl PuppetSession<'_> {
         let silent = report.stats.missing.iter().map(|node| {
             (node, RunOutcome::state_unknown(report.stats.not_connected.contains(node)))
         });
-        let failed = report.replies.iter().filter(|reply| !reply.is_ok());
-        let failed = failed.map(|reply| (&reply.node, reply.run_outcome()));
+        let failed = report.failures().map(|reply| {
+            let NodeReply { node, status, reason, message, data, .. } = reply;
+            let reason = reason.as_ref();
+            (node, RunOutcome::from_saved_reply(*status, reason, message.raw(), data.clone()))
+        });
         runs.ended.extend(silent.chain(failed).map(|(node, outcome)| {
             (node.clone(), EndedRun { run: Uuid::nil(), outcome, earlier: false })
         }));
@@ -280,13 +281,12 @@ impl PuppetSession<'_> {
     /// How long the last run of each node took.
     async fn run_times(&self, nodes: &BTreeSet<Identity>) -> Result<BTreeMap<Identity, Duration>> {
         let found = Located::from_names(nodes.clone());
-        let report = self.query::<PuppetLastRunSummary>(found).await?;
-        let run_time = |reply: &NodeReply| {
-            let summary: LastRunSummaryOutput = reply.typed_outputs();
-            let run_time = Duration::try_from_secs_f64(summary.total_time?).ok()?;
-            Some((reply.node.clone(), run_time))
+        let input = LastRunSummaryInput { logs: false };
+        let report = self.query::<PuppetLastRunSummary>(&input, found).await?;
+        let run_time = |NodeRow { node, outputs }: NodeRow<LastRunSummaryOutput>| {
+            Some((node, Duration::try_from_secs_f64(outputs.total_time?).ok()?))
         };
-        Ok(report.replies.iter().filter_map(run_time).collect())
+        Ok(report.rows().into_iter().filter_map(run_time).collect())
     }
 }
 

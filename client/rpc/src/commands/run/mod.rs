@@ -4,12 +4,10 @@ pub mod args;
 
 use std::time::Duration;
 
-use muster_contract::shell::{ShellAgent, ShellRun};
+use muster_contract::shell::{ShellAgent, ShellProgramInput, ShellRun, ShellRunInput};
 use muster_ddl::{Action as _, AgentContract as _};
-use serde_json::{Map, Value, json};
 
 use crate::commands::run::args::{RunArgs, RunOutputArgs};
-use crate::flags::approval::ApprovalArgs;
 use crate::flags::output::{CommandOutputMode, OutputArgs};
 use crate::flags::request::RequestArgs;
 use crate::flags::request_flags::RequestFlags;
@@ -24,39 +22,35 @@ pub async fn run(mut args: RunArgs, cx: CommandContext<'_>) -> CommandResult {
     Box::pin(send::run(request_of(args), cx)).await
 }
 
-/// The request for the agent `shell` with these options.
+/// The request for the agent `shell` with these options. The named nodes are among the filters.
 fn request_of(args: RunArgs) -> RequestArgs {
-    let base = shell_inputs(&args);
+    let RunArgs {
+        command,
+        named: _,
+        timeout,
+        ttl,
+        user,
+        cwd,
+        env,
+        yes,
+        job,
+        output,
+        pace,
+        filters,
+    } = args;
+    let env = (!env.is_empty()).then(|| env.into_iter().collect());
+    let program =
+        ShellProgramInput { command: None, script: Some(command), user, cwd, env, stdin: None };
+    let input = ShellRunInput { program, timeout: Some(timeout) };
     RequestArgs {
-        agent: Some(ShellAgent::NAME.to_owned()),
-        words: vec![ShellRun::NAME.to_owned()],
-        base,
-        literal_values: false,
-        timeout: Some(Duration::from_secs(args.timeout) + REPLY_TIME),
-        ttl: args.ttl,
-        output: output_flags(args.output),
-        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
-        flags: RequestFlags { yes: args.yes, job: args.job, ..RequestFlags::default() },
-        pace: args.pace,
-        filters: args.filters,
-        commands: Vec::new(),
-        help: false,
+        timeout: Some(Duration::from_secs(timeout) + REPLY_TIME),
+        ttl,
+        output: output_flags(output),
+        flags: RequestFlags { yes, job, ..RequestFlags::default() },
+        pace,
+        filters,
+        ..RequestArgs::of_action::<ShellRun>(&input)
     }
-}
-
-fn shell_inputs(args: &RunArgs) -> Map<String, Value> {
-    let mut inputs = Map::new();
-    inputs.insert("script".to_owned(), json!(args.command));
-    inputs.insert("timeout".to_owned(), json!(args.timeout));
-    let texts = [("user", &args.user), ("cwd", &args.cwd)];
-    for (name, value) in texts {
-        inputs.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
-    }
-    if !args.env.is_empty() {
-        let variables = args.env.iter().map(|(name, value)| (name.clone(), json!(value)));
-        inputs.insert("env".to_owned(), Value::Object(variables.collect()));
-    }
-    inputs
 }
 
 fn output_flags(flags: RunOutputArgs) -> OutputArgs {

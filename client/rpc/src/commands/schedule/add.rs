@@ -1,6 +1,7 @@
 //! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
 
 use muster_base::unix_millis_now;
+use muster_client::documents::ScheduleDocument;
 use muster_client::{FleetRequestError, RpcSettings, load_offline_signer};
 use muster_contract::schedule::{ScheduleAdd, ScheduleAddInput};
 use muster_schedule::{ScheduleError, ScheduleSpec};
@@ -13,14 +14,12 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::commands::schedule::args::ScheduleAddArgs;
-use crate::commands::schedule::output::{
-    ScheduleDocument, render_added_schedule, render_schedule_question,
-};
+use crate::commands::schedule::output::{render_added_schedule, render_schedule_question};
 use crate::commands::schedule::spec::{NewSchedule, build_schedule};
-use crate::outcome::error::CommandError;
 use crate::report::progress::ProgressReporter;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleSignError {
@@ -48,7 +47,7 @@ impl CommandError for ScheduleSignError {
 }
 
 pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let settings = cx.settings()?;
     let schemas = cx.load_schemas()?;
     let schedule = build_schedule(&args.words, &args.spec, &schemas, cx).await?;

@@ -29,7 +29,7 @@ pub enum ScheduleCommand {
 STATE is active, paused, ended, or refused: the nodes no longer accept the
 author. MISSED are nodes whose last turn could not begin, OVERDUE nodes whose
 last run is older than two intervals.")]
-    List(ScheduleListArgs),
+    List(JsonArgs),
     /// Show one schedule: its nodes, next starts, results, and problems
     #[command(after_help = "Examples:
   rpc schedule show puppet
@@ -194,14 +194,6 @@ impl ScheduleSpecArgs {
         let priority = muster_schedule::DEFAULT_PRIORITY;
         *self == Self { target: self.target.clone(), priority, ..Self::default() }
     }
-}
-
-/// `rpc schedule list`.
-#[derive(Debug, Args)]
-pub struct ScheduleListArgs {
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
 }
 
 /// `rpc schedule show`.

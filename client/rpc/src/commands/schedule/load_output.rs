@@ -19,8 +19,7 @@ const MAX_LISTED_STARTS: usize = 20;
 const LOAD_PARTS: usize = 72;
 
 /// The document of a simulation.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct SimulationDocument {
     schema: &'static str,
     /// Begin, in milliseconds since the epoch.

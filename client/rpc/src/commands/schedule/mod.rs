@@ -8,6 +8,7 @@ mod simulate;
 mod spec;
 
 use muster_calls::ScheduleCallError;
+use muster_client::documents::ScheduleDocument;
 use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::schedule::{
     ScheduleAgent, ScheduleChangeOutput, ScheduleHistory, ScheduleHistoryInput,
@@ -26,12 +27,12 @@ use crate::commands::schedule::args::{
 };
 use crate::commands::schedule::load_output::render_load;
 use crate::commands::schedule::output::{
-    ScheduleDocument, render_schedule, render_schedule_history, render_schedule_list,
+    render_schedule, render_schedule_history, render_schedule_list,
 };
 use crate::flags::json::JsonArgs;
-use crate::outcome::error::CommandError;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 
 impl CommandError for ScheduleCallError {
     fn hints(&self) -> Vec<String> {
@@ -56,7 +57,7 @@ impl CommandError for ScheduleCallError {
 pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ScheduleCommand::Add(args) => add::run(*args, cx).await,
-        ScheduleCommand::List(args) => list_schedules(&args.json, cx).await,
+        ScheduleCommand::List(json) => list_schedules(&json, cx).await,
         ScheduleCommand::Show(args) => show_schedule(args, cx).await,
         ScheduleCommand::Pause(args) => pause_schedules(args, cx).await,
         ScheduleCommand::Resume(args) => resume_schedules(args, cx).await,
@@ -142,7 +143,7 @@ async fn query<A: Action<Agent = ScheduleAgent>>(
     render: impl FnOnce(&A::Output) -> String,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let json = form::parse_json_form(json)?;
+    let json = json.form()?;
     let fleet = connect(None, cx).await?;
     let output = fleet.client.call_scheduler::<A>(input).await?;
     let document = ScheduleDocument { schema, output: &output };

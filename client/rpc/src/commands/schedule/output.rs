@@ -13,22 +13,10 @@ use muster_display::{TextPage, count_text, node_count_text};
 use muster_schedule::{CompiledSchedule, ScheduleBlackout, ScheduleSpec};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Most nodes in each list of `rpc schedule show`.
 const MAX_LISTED_NODES: usize = 10;
-
-/// A document of the service's answer.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ScheduleDocument<'a, T> {
-    /// Its schema, and its version.
-    pub schema: &'static str,
-    /// The answer.
-    #[serde(flatten)]
-    pub output: &'a T,
-}
 
 /// Renders one line per schedule, and who requests.
 pub fn render_schedule_list(list: &ScheduleListOutput, width: usize) -> String {

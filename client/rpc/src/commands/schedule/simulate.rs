@@ -18,7 +18,6 @@ use crate::commands::schedule::load_output::{SimulationDocument, render_simulati
 use crate::commands::schedule::spec::{NewSchedule, ScheduleArgsError, build_schedule};
 use crate::report::progress::ProgressReporter;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use crate::session::form;
 
 /// The simulated time: one day.
 const SIMULATED_MILLIS: u64 = 24 * 60 * 60 * 1000;
@@ -36,7 +35,7 @@ struct KnownSchedule {
 }
 
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = form::parse_json_form(&args.json)?;
+    let json = args.json.form()?;
     let now = unix_millis_now();
     let end = args.spec.until.map(|until| check_end(until.millis(now), now)).transpose()?;
     let KnownSchedule { schedule, target, mut seats, expected } = read_schedule(&args, cx).await?;

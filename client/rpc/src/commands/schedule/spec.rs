@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::commands::schedule::args::{BlackoutArg, ScheduleSpecArgs};
 use crate::flags::filters::FilterArgs;
-use crate::outcome::error::CommandError;
 use crate::request::input_values::{StdinUse, read_input_values};
-use crate::session::context::{CommandContext, CommandExitCode, Result};
+use crate::session::context::{CommandContext, CommandError, CommandExitCode, Result};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleArgsError {

@@ -2,17 +2,20 @@
 
 use clap::builder::PossibleValuesParser;
 #[cfg(test)]
+use muster_client::documents::{
+    NodeDifferenceDocument, NodeHistoryDocument, PuppetRunsDocument, PuppetRunsJsonLine,
+    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument, ScheduleDocument,
+};
+#[cfg(test)]
 use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowOutput,
 };
 
 #[cfg(test)]
-use crate::commands::schedule::output::ScheduleDocument;
-#[cfg(test)]
 use crate::commands::{
     again, audit, broker, check, checks, config, copy, doctor, events, explain, facts, filter,
-    find, inventory, job, nodes, org, permit, ping, plugin, policy, provision, puppet, schedule,
-    stats, whoami,
+    find, inventory, job, org, permit, ping, plugin, policy, provision, puppet, schedule, stats,
+    whoami,
 };
 #[cfg(test)]
 use crate::report::documents::{ReportDocument, RequestDocument};
@@ -76,12 +79,12 @@ published! {
     "muster.jobs.v1": "rpc job list -j", job::output::JobListDocument<'_>;
     "muster.job.v1": "rpc job show -j", job::output::JobDocument<'_>;
     "muster.job.diff.v1": "rpc job diff -j", job::output::JobDifference;
-    "muster.registered-nodes.v1": "rpc nodes -j", nodes::RegisteredNodesDocument;
+    "muster.registered-nodes.v1": "rpc nodes -j", RegisteredNodesDocument<'_>;
     "muster.verified-nodes.v1": "rpc find --verify -j", find::verify::VerifiedNodesDocument;
-    "muster.registered-facets.v1": "rpc nodes --facets FACT -j", nodes::RegisteredFacetsDocument;
-    "muster.registered-node.v1": "rpc node NODE -j", nodes::RegisteredNodeDocument;
-    "muster.node-history.v1": "rpc node NODE --history -j", nodes::node_history::NodeHistoryDocument<'_>;
-    "muster.node-difference.v1": "rpc node NODE --diff FROM UNTIL -j", nodes::node_history::NodeDifferenceDocument<'_>;
+    "muster.registered-facets.v1": "rpc nodes --facets FACT -j", RegisteredFacetsDocument<'_>;
+    "muster.registered-node.v1": "rpc node NODE -j", RegisteredNodeDocument<'_>;
+    "muster.node-history.v1": "rpc node NODE --history -j", NodeHistoryDocument<'_>;
+    "muster.node-difference.v1": "rpc node NODE --diff FROM UNTIL -j", NodeDifferenceDocument<'_>;
     "muster.broker.balance.v1": "rpc broker balance -j", broker::balance::BrokerBalanceDocument;
     "muster.broker.status.v1": "rpc broker status -j", broker::status::BrokerStatusDocument;
     "muster.doctor.v1": "rpc doctor -j", doctor::output::DoctorDocument<'_>;
@@ -91,8 +94,8 @@ published! {
     "muster.puppet.status.v1": "rpc puppet status -j", ReportDocument<'_, puppet::output::status::PuppetStatusDocument<'_>>;
     "muster.puppet.count.v1": "rpc puppet count -j", ReportDocument<'_, puppet::output::count::PuppetCountDocument<'_>>;
     "muster.puppet.summary.v1": "rpc puppet summary -j", ReportDocument<'_, puppet::output::summary::LastRunsSummary>;
-    "muster.puppet.runs.v1": "rpc puppet runonce -j, rpc puppet runall -j", puppet::output::runs::PuppetRunsDocument<'_>;
-    "muster.puppet.runs.lines.v1": "each line of rpc puppet runonce --jsonl, rpc puppet runall --jsonl", puppet::output::runs::PuppetRunsJsonLine<'_>;
+    "muster.puppet.runs.v1": "rpc puppet runonce -j, rpc puppet runall -j", PuppetRunsDocument<'_>;
+    "muster.puppet.runs.lines.v1": "each line of rpc puppet runonce --jsonl, rpc puppet runall --jsonl", PuppetRunsJsonLine<'_>;
     "muster.provision.v1": "rpc provision status -j", provision::output::ProvisioningDocument<'_>;
     "muster.plugins.v1": "rpc plugin list -j", plugin::output::PluginListDocument<'_>;
     "muster.plugin.v1": "rpc plugin doc -j", plugin::output::PluginDocument<'_>;

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 
 use clap::Args;
-use muster_filter::state::FactPath;
 
 use crate::flags::filters::FilterArgs;
 use crate::flags::named_nodes::NamedNodeArgs;
+use crate::flags::values::parse_fact_name;
 
 pub const SSH_USAGE: &str = "rpc ssh [NODE]... [FILTERS] [OPTIONS] [-- SSH ARGUMENTS]";
 pub const SCP_USAGE: &str = "rpc scp [NODE]... [FILTERS] [OPTIONS] -- SCP ARGUMENTS";
@@ -42,7 +42,7 @@ pub const SFTP_HELP: &str = "Examples:
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BusPort(pub u16);
 
-/// Which node, and how it is reached.
+/// Which node, and how it is reached. `rpc scp` and `rpc sftp` have no other options.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each field is a separate option")]
 pub struct SshTargetArgs {
@@ -95,22 +95,6 @@ pub struct SshArgs {
     pub ssh_config: bool,
 }
 
-/// `rpc scp`.
-#[derive(Debug, Args)]
-pub struct ScpArgs {
-    /// The node.
-    #[command(flatten)]
-    pub target: SshTargetArgs,
-}
-
-/// `rpc sftp`.
-#[derive(Debug, Args)]
-pub struct SftpArgs {
-    /// The node.
-    #[command(flatten)]
-    pub target: SshTargetArgs,
-}
-
 fn parse_bus_port(text: &str) -> Result<BusPort, &'static str> {
     let port = match text.split_once(':') {
         None if text == "bus" => Some(22),
@@ -118,8 +102,4 @@ fn parse_bus_port(text: &str) -> Result<BusPort, &'static str> {
         _ => None,
     };
     port.map(BusPort).ok_or("write `bus`, or `bus:PORT`")
-}
-
-fn parse_fact_name(text: &str) -> Result<String, String> {
-    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -24,10 +24,11 @@ use muster_operations::ssh::{
 use muster_wire::identity::Identity;
 
 use crate::commands::ssh::args::{BusPort, SshArgs, SshTargetArgs};
-use crate::outcome::error::CommandError;
 use crate::report::progress::MessagePrinter;
 use crate::report::rollout_preview::RolloutPreview;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
 use crate::session::terminal::is_terminal;
 
 /// Records that are read at once.

@@ -2,15 +2,14 @@
 
 pub mod output;
 
-use muster_contract::rpcutil::RpcutilDaemonStats;
-
 use crate::commands::stats::output::{
     DaemonStatsDocument, read_daemon_counts, render_counts_table,
 };
 use crate::flags::filters::QueryArgs;
-use crate::report::documents::ReportDocument;
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandResult};
+use muster_contract::rpcutil::RpcutilDaemonStats;
+use muster_ddl::EmptyInput;
 
 pub const AFTER_HELP: &str = "Examples:
   rpc stats                          counters of all daemons
@@ -24,11 +23,10 @@ future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
 denied by a policy. REPLIES is the number of replies.";
 
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let result = query_nodes::<RpcutilDaemonStats>(&args, &[], cx).await?;
+    let result = query_nodes::<RpcutilDaemonStats>(&args, &EmptyInput {}, cx).await?;
     let counts = read_daemon_counts(&result.report);
     let content = DaemonStatsDocument { nodes: &counts };
-    let document = ReportDocument::new("muster.stats.v1", content, &result.report);
-    result.print_answer(&document, || {
+    result.print_answer("muster.stats.v1", content, || {
         let text = render_counts_table(&counts, &result.report, cx.table_width());
         Ok(cx.printer.print_text(text)?)
     })

@@ -1,6 +1,6 @@
 //! Renders the daemons' counters, one row per node.
 
-use muster_client::{NodeReply, RequestReport};
+use muster_client::{NodeRow, RequestReport};
 use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
 use muster_display::page::TextPage;
 use muster_display::table::Table;
@@ -10,8 +10,7 @@ use serde::Serialize;
 use crate::report::request::balance_line;
 
 /// The counters of one daemon since its start.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct DaemonCounts {
     node: Identity,
     /// When the daemon started, in seconds since 1970.
@@ -34,17 +33,14 @@ pub struct DaemonCounts {
 
 /// Parses the counters in successful replies to `rpcutil daemon_stats`, by node.
 pub fn read_daemon_counts(report: &RequestReport) -> Vec<DaemonCounts> {
-    let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let mut counts: Vec<DaemonCounts> = answered.map(DaemonCounts::from_reply).collect();
-    counts.sort_by(|one, other| one.node.cmp(&other.node));
-    counts
+    report.rows().into_iter().map(DaemonCounts::from).collect()
 }
 
-impl DaemonCounts {
-    fn from_reply(reply: &NodeReply) -> Self {
-        let output: RpcutilDaemonStatsOutput = reply.typed_outputs();
+impl From<NodeRow<RpcutilDaemonStatsOutput>> for DaemonCounts {
+    fn from(row: NodeRow<RpcutilDaemonStatsOutput>) -> Self {
+        let NodeRow { node, outputs: output } = row;
         Self {
-            node: reply.node.clone(),
+            node,
             started: output.starttime.unwrap_or(0),
             total: output.total.unwrap_or(0),
             refused: output.unvalidated.unwrap_or(0),
@@ -55,7 +51,9 @@ impl DaemonCounts {
             replies: output.replies.unwrap_or(0),
         }
     }
+}
 
+impl DaemonCounts {
     fn as_array(&self) -> [u64; 7] {
         let Self { total, refused, expired, replayed, others, denied, replies, .. } = *self;
         [total, refused, expired, replayed, others, denied, replies]
@@ -93,8 +91,7 @@ pub fn render_counts_table(
 }
 
 /// What the document for programs contains, besides the statistics of the request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct DaemonStatsDocument<'a> {
     pub nodes: &'a [DaemonCounts],
 }

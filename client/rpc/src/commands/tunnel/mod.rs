@@ -17,9 +17,10 @@ use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::tunnel::args::TunnelArgs;
-use crate::outcome::error::CommandError;
 use crate::report::progress::MessagePrinter;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Error,
+};
 
 /// Why there is no local end of a tunnel.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,6 @@ use crate::commands::whoami::args::WhoamiArgs;
 use crate::commands::whoami::output::WhoamiDocument;
 use crate::flags::json::JsonArgs;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::session::form;
 
 pub fn run(args: &WhoamiArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
@@ -25,7 +24,7 @@ pub fn print_caller(
     json: &JsonArgs,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let json = form::parse_json_form(json)?;
+    let json = json.form()?;
     let caller = CallerSummary::load(settings, unix_millis_now())?;
     let document = WhoamiDocument::new(settings, origin, &caller);
     cx.print_result(json.as_ref(), &document, || document.render_text())?;

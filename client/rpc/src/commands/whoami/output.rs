@@ -7,8 +7,7 @@ use muster_display::time::format_time;
 use serde::Serialize;
 
 /// What `rpc whoami` and `rpc context show` print. Times are in seconds since the epoch.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct WhoamiDocument {
     schema: &'static str,
     /// Name of the context; null without one.
@@ -28,8 +27,7 @@ pub struct WhoamiDocument {
 }
 
 /// The caller, as the nodes see it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct CallerDocument {
     /// Name of the fleet.
     fleet: String,
@@ -50,16 +48,14 @@ pub struct CallerDocument {
 }
 
 /// What `rpc context list` prints.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct ContextListDocument {
     schema: &'static str,
     contexts: Vec<ContextRow>,
 }
 
 /// One context of the list.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct ContextRow {
     /// Its name.
     pub name: String,

@@ -18,7 +18,7 @@ use muster_wire::token::{ServiceRight, scope};
 
 use crate::flags::lifetime;
 use crate::flags::lifetime::CredentialExpiry;
-use crate::flags::org_directory::OrgDirectoryArgs;
+use crate::flags::org_directory::{OrgDirectoryArgs, OrgDocumentArgs};
 use crate::flags::stores::StoreArgs;
 pub use backup::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
 pub use empty::OrgEmptyArgs;
@@ -41,7 +41,7 @@ pub enum OrgCommand {
     #[command(after_help = "Examples:
   rpc org list
   rpc org list -j | jq -r '.parties[] | select(.state == \"valid\") | .name'")]
-    List(OrgListArgs),
+    List(OrgDocumentArgs),
     /// Revoke credentials in the organisation, at the broker and on all nodes
     #[command(after_help = "Examples:
   rpc org revoke rip
@@ -256,17 +256,6 @@ pub struct AddLeafArgs {
     /// Port of the leaf node for nodes and users [default: that of the broker]
     #[arg(long)]
     pub port: Option<u16>,
-}
-
-/// `rpc org list`.
-#[derive(Debug, Args)]
-pub struct OrgListArgs {
-    /// The organisation.
-    #[command(flatten)]
-    pub organisation: OrgDirectoryArgs,
-    /// Print one JSON document
-    #[arg(long, short)]
-    pub json: bool,
 }
 
 /// `rpc org revoke`.

@@ -8,8 +8,7 @@ use serde::Serialize;
 use crate::report::request::balance_line;
 
 /// The totals.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PuppetNodeTotals {
     /// Nodes that replied.
     total: usize,
@@ -32,7 +31,7 @@ impl PuppetNodeTotals {
     /// Counts successful replies to `puppet status`.
     pub fn from_report(report: &RequestReport) -> Self {
         let mut totals = Self::default();
-        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+        for reply in report.successes() {
             let count_if = |condition: bool| usize::from(condition);
             let status: PuppetStatusOutput = reply.typed_outputs();
             totals.total += 1;
@@ -72,8 +71,7 @@ impl PuppetNodeTotals {
 }
 
 /// What the document for programs contains, besides the statistics of the request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PuppetCountDocument<'a> {
     pub nodes: &'a PuppetNodeTotals,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_base::{NodeText, format_duration};
-use muster_client::{NodeReply, PuppetRunsReport, RequestReport};
+use muster_client::{NodeRow, PuppetRunsReport, RequestReport};
 use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
 use muster_display::table::Table;
 use muster_display::{TextPage, node_count_text};
@@ -16,8 +16,7 @@ use crate::report::request::balance_line;
 const MAX_IDLE_REASONS: usize = 4;
 
 /// State of Puppet on one node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "the agent reports each of them")]
 pub struct PuppetNodeState {
     node: Identity,
@@ -35,7 +34,7 @@ pub struct PuppetNodeState {
     since_lastrun: u64,
     /// The outcome class of the last run, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     last_class: Option<PuppetRunClass>,
     /// Resources of the last run that failed, or whose refresh failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,18 +58,15 @@ pub struct PuppetNodeState {
 
 /// Parses the successful replies to `puppet status`, by node.
 pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
-    let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let mut states: Vec<PuppetNodeState> = answered.map(PuppetNodeState::from_reply).collect();
-    states.sort_by(|one, other| one.node.cmp(&other.node));
-    states
+    report.rows().into_iter().map(PuppetNodeState::from).collect()
 }
 
-impl PuppetNodeState {
-    fn from_reply(reply: &NodeReply) -> Self {
-        let output: PuppetStatusOutput = reply.typed_outputs();
+impl From<NodeRow<PuppetStatusOutput>> for PuppetNodeState {
+    fn from(row: NodeRow<PuppetStatusOutput>) -> Self {
+        let NodeRow { node, outputs: output } = row;
         let is_present = |text: &String| !text.is_empty();
         Self {
-            node: reply.node.clone(),
+            node,
             status: output.status,
             enabled: output.enabled,
             applying: output.applying,
@@ -89,7 +85,9 @@ impl PuppetNodeState {
             message: output.message,
         }
     }
+}
 
+impl PuppetNodeState {
     pub fn node(&self) -> &Identity {
         &self.node
     }
@@ -163,8 +161,7 @@ pub fn render_status_table(
 }
 
 /// What the document for programs contains, besides the statistics of the request.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct PuppetStatusDocument<'a> {
     pub nodes: &'a [PuppetNodeState],
 }

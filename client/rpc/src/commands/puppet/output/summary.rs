@@ -31,8 +31,7 @@ fn counter(count: Option<u64>) -> Option<f64> {
 }
 
 /// Distribution of one figure.
-#[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct FigureDistribution {
     /// Number of nodes that reported it.
     count: usize,
@@ -59,8 +58,7 @@ impl FigureDistribution {
 }
 
 /// Statistics of the last runs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct LastRunsSummary {
     /// Number of nodes that replied.
     nodes: usize,
@@ -77,7 +75,7 @@ impl LastRunsSummary {
     pub fn from_report(report: &RequestReport) -> Self {
         let mut numbers = FIGURES.map(|_| Vec::new());
         let (mut nodes, mut classes, mut failed_runs) = (0, BTreeMap::new(), Vec::new());
-        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+        for reply in report.successes() {
             let output: LastRunSummaryOutput = reply.typed_outputs();
             nodes += 1;
             for (numbers, (_, _, figure)) in numbers.iter_mut().zip(FIGURES) {
