@@ -79,7 +79,7 @@ impl NodeReply {
         Self {
             node: reply.sender,
             status: reply.statuscode,
-            message: reply.statusmsg.into(),
+            message: reply.statusmsg,
             reason: reply.reason,
             took: reply.took,
             trace,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_base::{duration_millis, format_rfc3339};
+use muster_base::{NodeText, duration_millis, format_rfc3339};
 use muster_calls::runs::RunOutcome;
 use muster_wire::identity::Identity;
 use schemars::JsonSchema;
@@ -28,7 +28,7 @@ pub struct PuppetRunsDocument<'a> {
     failed: usize,
     nodes: Vec<PuppetRunDocument<'a>>,
     /// Nodes that were skipped because Puppet is disabled, with the reason.
-    disabled: &'a BTreeMap<Identity, String>,
+    disabled: &'a BTreeMap<Identity, NodeText>,
     not_asked: &'a BTreeSet<Identity>,
     /// Why some nodes were sent no request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct PuppetRunDocument<'a> {
     /// Outcome class.
     class: &'a str,
     /// Outcome in a sentence.
-    message: &'a str,
+    message: &'a NodeText,
     /// The run id; for a repeated id the node returns the same result.
     run: String,
     /// Whether the outcome was already stored in the resumed job.
@@ -134,7 +134,7 @@ pub enum PuppetRunsJsonLine<'a> {
         /// The nodes.
         nodes: Vec<&'a Identity>,
         /// Nodes that are skipped because Puppet is disabled, with the reason.
-        disabled: &'a BTreeMap<Identity, String>,
+        disabled: &'a BTreeMap<Identity, NodeText>,
         /// Maximum number of concurrent runs.
         #[serde(skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,

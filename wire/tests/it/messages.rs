@@ -241,7 +241,7 @@ fn events_are_accepted_on_the_subject_of_their_sender_and_kind_only() {
         assert_eq!(open(bytes, &subject).unwrap_err().reason_code(), code, "{subject}");
     }
     let mut long = event(&own);
-    long.text = "x".repeat(MAX_EVENT_TEXT_BYTES + 1);
+    long.text = "x".repeat(MAX_EVENT_TEXT_BYTES + 1).into();
     let long = sealed(EnvelopeKind::Event, &long, &world.node());
     assert_eq!(open(&long, &subject).unwrap_err().reason_code(), "invalid_event");
     for wrong in ["_E.restart_ok", "_E.Restart.db1", "_E..db1", "_R.restart_ok.db1", "_E.x.DB1"] {

@@ -7,7 +7,6 @@ use muster_contract::nrpe::{CheckState, RunCommandOutput};
 use muster_wire::identity::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::node_reply::NodeReply;
 /// The result of a check on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCheckResult {
@@ -117,7 +116,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::CheckReport;
-    use crate::node_reply::NodeReply;
     use muster_client::{NodeReply, RequestReport, RequestStats};
 
     fn reply(node: &str, status: ReplyStatus, message: &str, data: &Value) -> NodeReply {

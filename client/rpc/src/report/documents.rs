@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_base::{NodeText, format_rfc3339};
+use muster_base::format_rfc3339;
 use muster_calls::RolloutStopReason;
 use muster_client::{NodeReply, RequestReport, RequestStats};
 use muster_ddl::aggregate;

@@ -5,6 +5,7 @@ use std::fs::File;
 use muster_ddl::ActionSchema;
 
 use crate::flags::output::OutputArgs as Flags;
+use crate::outcome::diagnostics;
 use crate::outcome::error::ResultWriteError;
 use crate::report::command_output_printer::CommandOutputPrinter;
 use crate::report::jsonl::RequestJsonLine;
@@ -13,7 +14,6 @@ use crate::report::template_values::REPLY_TEMPLATE_NAMES;
 use crate::session::context::{CommandContext, CommandResult, Error, Result};
 use crate::session::form;
 use crate::session::form::{JsonForm, OutputFormError};
-use muster_display::diagnostics;
 use muster_display::jq::JqExpression;
 use muster_display::json;
 use muster_display::printer::PrintError;

@@ -7,15 +7,12 @@ use muster_client::{
     NodeReply, ReplyFilter, RequestEvent, RequestObserver, RequestReport, TargetSelection,
 };
 use muster_ddl::ActionSchema;
-use muster_display::jq::JqExpression;
 use muster_display::json;
 use muster_display::printer::PrintError;
-use muster_display::screen::Screen;
-use muster_display::template::{OutputTemplate, OutputTemplateError};
+use muster_display::template::OutputTemplateError;
 use muster_wire::identity::Identity;
 
 use crate::flags::output::OutputArgs as Flags;
-use crate::outcome::diagnostics::error_text;
 use crate::report::documents::RequestDocument;
 use crate::report::group::group_equal_replies;
 use crate::report::jsonl::RequestJsonLine;

@@ -77,13 +77,10 @@ impl InventoryQuery {
         mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>>,
     ) -> Result<RequestStats> {
         let Self { fleet, schemas, found } = self;
-        let filter = found.filter;
+        let gaps = found.request_stats().gaps;
+        let Located { nodes, filter, .. } = found;
         let plan = schemas.plan::<RpcutilInventory>(&EmptyInput {})?;
-        let mut total = RequestStats {
-            discovered: found.nodes.len(),
-            gaps: found.stats.gaps.clone(),
-            ..RequestStats::default()
-        };
+        let mut total = RequestStats { discovered: nodes.len(), gaps, ..RequestStats::default() };
         let progress = ProgressReporter::new(cx.printer, true);
         progress.observe(RequestEvent::CallsStarted(nodes.len()));
         let nodes: Vec<Identity> = nodes.into_iter().collect();

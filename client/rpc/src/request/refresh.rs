@@ -66,7 +66,7 @@ async fn fetch_ddl(
     };
     let target = target.with_agent(agent)?;
     let plan = schemas.plan::<RpcutilDdl>(&RpcutilDdlInput { agent: agent.to_owned() })?;
-    let fleet = FleetConnection::connect(settings, &target).await?;
+    let fleet = cx.connect(&target).await?;
     let progress = ProgressReporter::new(cx.printer, false);
     let found = fleet.locate(&target, &progress).await?;
     let Some(node) = found.nodes.first() else {

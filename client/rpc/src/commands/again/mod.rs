@@ -17,7 +17,7 @@ use muster_contract::again::{
     AgainAgent, AgainCancel, AgainCancelInput, AgainHistory, AgainHistoryInput, AgainList,
     AgainReset, AgainResetInput,
 };
-use muster_ddl::{Action, AgentContract as _, EmptyInput};
+use muster_ddl::{Action, EmptyInput};
 
 /// A change on all nodes must be asked for.
 #[derive(Debug, thiserror::Error)]

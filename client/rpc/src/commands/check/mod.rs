@@ -8,9 +8,8 @@ pub mod output;
 use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
+use muster_contract::nrpe::RunCommandInput;
 use muster_contract::nrpe::{CheckState, NrpeAgent, NrpeRunCommand};
-use muster_contract::nrpe::{NrpeAgent, NrpeRunCommand, RunCommandInput};
-use muster_ddl::AgentContract as _;
 use muster_ddl::AgentContract as _;
 use muster_operations::check::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, PassiveResult, run_check,

@@ -5,15 +5,15 @@ pub mod output;
 
 use std::path::Path;
 
+use muster_client::BatchPace;
 use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
-use muster_contract::config::{ConfigAgent, ConfigStatus};
+use muster_ddl::EmptyInput;
 use muster_ddl::{Action as _, AgentContract as _};
-use muster_ddl::{AgentContract as _, EmptyInput};
+use muster_operations::NodeResults;
 use muster_operations::deploy::{
     DeployChange, DeployDirectory, DeployDirectoryError, DeployRequest, NodeDeployResult,
     deploy_config,
 };
-use muster_operations::{BatchPace, NodeResults};
 use muster_policy::{GROUPS_FILE_NAME, PolicySet, PolicySource, RuleVerdict};
 
 use crate::commands::config::args::{ConfigChangeArgs, ConfigCommand, ConfigDeployArgs};

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use location::{CopyLocation, CopyLocationError};
 use muster_calls::RolloutLimits;
+use muster_client::BatchPace;
 use muster_client::{FleetConnection, Located, RequestWords, TargetSelection};
 use muster_contract::filecopy::FilecopyAgent;
-use muster_contract::filecopy::{FilecopyAgent, FilecopyBegin, FilecopyInspect};
+use muster_contract::filecopy::{FilecopyBegin, FilecopyInspect};
+use muster_ddl::Action;
 use muster_ddl::AgentContract as _;
-use muster_ddl::{Action, AgentContract as _};
-use muster_operations::BatchPace;
 use muster_operations::copy::{
     CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
     PushRequest, fetch_file, push_file,

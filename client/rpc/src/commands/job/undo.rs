@@ -16,7 +16,6 @@ use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use crate::commands::job::args::JobUndoArgs;
-use crate::report::progress::MessagePrinter;
 use crate::report::request_form::{RequestOutputForm, run_with_form};
 use crate::report::request_output::RequestOutput;
 use crate::request::save::{JobCandidate, open_journal};

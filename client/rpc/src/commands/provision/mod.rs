@@ -11,7 +11,6 @@ mod user_data;
 use crate::commands::provision::args::ProvisionCommand;
 use crate::session::context::{CommandContext, CommandResult};
 use muster_contract::provisioner::{ProvisionerPause, ProvisionerResume, ProvisionerRetry};
-use muster_ddl::Action as _;
 
 pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use muster_contract::provisioner::{
     ProvisionerStatus, ProvisionerStatusInput, ProvisionerStatusOutput, ProvisioningState,
 };
-use muster_ddl::Action as _;
 
 use crate::commands::provision::args::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::commands::provision::output::{

@@ -4,11 +4,8 @@ use crate::commands::puppet::args::{PuppetChangeArgs, PuppetDisableArgs, PuppetR
 use crate::flags::seconds::whole_seconds;
 use crate::request::send::send_action;
 use crate::session::context::{CommandContext, CommandResult};
-use muster_contract::puppet::{
-    PuppetAgent, PuppetDisable, PuppetDisableInput, PuppetEnable, PuppetEnableInput,
-};
-use muster_contract::restart::{RestartAgent, RestartRequest, RestartRequestInput};
-use muster_ddl::{Action as _, AgentContract as _};
+use muster_contract::puppet::{PuppetDisable, PuppetDisableInput, PuppetEnable, PuppetEnableInput};
+use muster_contract::restart::{RestartRequest, RestartRequestInput};
 
 const PUPPET_UNIT: &str = "puppet";
 

@@ -8,8 +8,8 @@ use muster_calls::RolloutLimits;
 use muster_calls::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_client::jobs::{JobEntry, JobJournal, JobStore};
 use muster_client::{
-    AgentSchemas, EndedRun, FleetConnection, FleetRequest, JobRecorder, Located, NodeReply,
-    NodeRow, PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, run_puppet_rollout,
+    AgentSchemas, EndedRun, FleetConnection, FleetRequest, JobRecorder, Located, NodeRow,
+    PuppetRunsReport, RequestPlan, RequestReport, TargetSelection, run_puppet_rollout,
     wait_for_ctrl_c,
 };
 use muster_contract::puppet::{
@@ -27,7 +27,7 @@ use crate::commands::puppet::args::{
 use crate::commands::puppet::output::status::{describe_idle_nodes, node_states};
 use crate::commands::puppet::resume::{RemainingRollout, remaining_rollout};
 use crate::commands::puppet::run_output::{PuppetOutput, PuppetOutputForm};
-use crate::report::progress::{MessagePrinter, ProgressReporter};
+use crate::report::progress::ProgressReporter;
 use crate::request::inquiry::ask_nodes;
 use crate::request::save::{JobCandidate, open_journal};
 use crate::session::context::{CommandContext, CommandResult, Result, describe_change};
@@ -267,11 +267,7 @@ impl PuppetSession<'_> {
         let silent = report.stats.missing.iter().map(|node| {
             (node, RunOutcome::state_unknown(report.stats.not_connected.contains(node)))
         });
-        let failed = report.failures().map(|reply| {
-            let NodeReply { node, status, reason, message, data, .. } = reply;
-            let reason = reason.as_ref();
-            (node, RunOutcome::from_saved_reply(*status, reason, message.raw(), data.clone()))
-        });
+        let failed = report.failures().map(|reply| (&reply.node, reply.run_outcome()));
         runs.ended.extend(silent.chain(failed).map(|(node, outcome)| {
             (node.clone(), EndedRun { run: Uuid::nil(), outcome, earlier: false })
         }));

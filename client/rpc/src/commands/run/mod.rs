@@ -4,8 +4,7 @@ pub mod args;
 
 use std::time::Duration;
 
-use muster_contract::shell::{ShellAgent, ShellProgramInput, ShellRun, ShellRunInput};
-use muster_ddl::{Action as _, AgentContract as _};
+use muster_contract::shell::{ShellProgramInput, ShellRun, ShellRunInput};
 
 use crate::commands::run::args::{RunArgs, RunOutputArgs};
 use crate::flags::output::{CommandOutputMode, OutputArgs};

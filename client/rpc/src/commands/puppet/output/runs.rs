@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_base::{NodeText, format_duration};
+use muster_base::format_duration;
 use muster_calls::runs::{ConcurrencyStats, RunOutcome};
 use muster_client::{PuppetRunsReport, RunLogLine};
 use muster_display::printer::{BAD, GOOD, STRONG};
