@@ -4,15 +4,13 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::is_harmful;
 
 /// What a node said; a string in JSON. It has no `Display`: it is printed escaped, or read with [`NodeText::raw`].
-#[derive(
-    Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeText(String);
 
@@ -35,6 +33,21 @@ impl NodeText {
     /// Whether there is no text.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// The schema of a string, so that it does not matter to readers which texts are escaped where.
+impl JsonSchema for NodeText {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 

@@ -183,7 +183,7 @@ mod tests {
         for (text, expected) in [
             ("", "it wrote no reply"),
             ("<nodes/>", "its reply does not conform to the protocol"),
-            (r#"{"error": "no\u001b[2J database"}"#, "it reported an error: no [2J database"),
+            (r#"{"error": "no\u001b[2J database"}"#, "it reported an error: no\\x1b[2J database"),
             (r#"{"nodes": ["one"]}"#, "its reply has protocol \"\""),
             (
                 r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["a", "b c"]}"#,

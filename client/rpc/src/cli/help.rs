@@ -84,7 +84,7 @@ impl Cli {
         let row = |name: &&str| {
             let about = root.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(StyledStr::to_string).unwrap_or_default();
-            label_line(2, 12, name, about) + "\n"
+            label_line(2, 10, name, format_args!("  {about}")) + "\n"
         };
         let groups = GROUPS.map(|(group, names)| {
             format!("{group}:\n{}\n", names.iter().map(row).collect::<Vec<_>>().concat())
