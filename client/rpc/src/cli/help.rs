@@ -9,37 +9,10 @@ use clap::builder::StyledStr;
 use clap::{Command, CommandFactory as _};
 use muster_display::page::label_line;
 
-use crate::cli::Cli;
+use crate::cli::{self, Cli};
 
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
-
-/// The commands of `rpc --help` in groups. The first ten are the most used ones.
-pub const GROUPS: [(&str, &[&str]); 6] = [
-    ("Run", &["do", "run", "find", "ping", "puppet", "cp", "cancel"]),
-    (
-        "Inspect",
-        &[
-            "facts",
-            "inventory",
-            "doctor",
-            "nodes",
-            "node",
-            "explain",
-            "stats",
-            "events",
-            "filter",
-            "check",
-            "checks",
-            "check-registration",
-            "prompt",
-        ],
-    ),
-    ("OpenSSH", &["ssh", "scp", "sftp", "tunnel"]),
-    ("Jobs", &["job", "approve", "listen", "permit", "again", "schedule"]),
-    ("Access", &["whoami", "context", "policy", "audit", "org"]),
-    ("Setup", &["demo", "broker", "provision", "config", "plugin", "schema", "completion"]),
-];
 
 /// The page of the program before and after its commands.
 const TEMPLATE: (&str, &str) = (
@@ -81,16 +54,8 @@ impl Cli {
     /// The definitions of all commands, with the page of the program.
     pub fn definition() -> Command {
         let root = Self::command();
-        let row = |name: &&str| {
-            let about = root.find_subcommand(name).and_then(Command::get_about);
-            let about = about.map(StyledStr::to_string).unwrap_or_default();
-            label_line(2, 10, name, format_args!("  {about}")) + "\n"
-        };
-        let groups = GROUPS.map(|(group, names)| {
-            format!("{group}:\n{}\n", names.iter().map(row).collect::<Vec<_>>().concat())
-        });
         let (start, end) = TEMPLATE;
-        let page = [start, &groups.concat(), end].concat();
+        let page = [start, &list_groups(&root), end].concat();
         root.help_template(page)
     }
 
@@ -110,6 +75,20 @@ impl Cli {
         }
         Some(render_short_page(Self::definition(), &path))
     }
+}
+
+/// The commands in their groups, with a line for each.
+fn list_groups(root: &Command) -> String {
+    let mut commands = root.get_subcommands();
+    let row = |command: &Command| {
+        let about = command.get_about().map(StyledStr::to_string).unwrap_or_default();
+        label_line(2, 10, command.get_name(), format_args!("  {about}")) + "\n"
+    };
+    let groups = cli::Command::GROUPS.iter().map(|(group, count)| {
+        let listed = commands.by_ref().take(*count).filter(|command| !command.is_hide_set());
+        format!("{group}:\n{}\n", listed.map(row).collect::<String>())
+    });
+    groups.collect()
 }
 
 /// The short page of the command with these words: its most used options, and no examples.

@@ -93,19 +93,22 @@ pub struct GlobalArgs {
     pub raw: bool,
 }
 
-/// Defines the commands for clap, and how each is run.
+/// Defines the commands for clap in the groups of the help, and how each is run.
 macro_rules! commands {
-    ($args:ident, $color:ident, $cx:ident: $($(#[$attribute:meta])* $name:ident($type:ty) => $run:expr;)*) => {
-        /// The commands. The help has its own order.
+    ($args:ident, $color:ident, $cx:ident: $($group:literal: $($(#[$attribute:meta])* $name:ident($type:ty) => $run:expr;)*)*) => {
+        /// The commands, in the order of the help.
         #[derive(Debug, Subcommand)]
         pub enum Command {
-            $($(#[$attribute])* $name(Deferred<$type>),)*
+            $($($(#[$attribute])* $name(Deferred<$type>),)*)*
         }
 
         impl Command {
+            /// The groups of the help, and how many commands each has.
+            const GROUPS: &[(&str, usize)] = &[$(($group, [$(stringify!($name)),*].len())),*];
+
             async fn run(self, $color: ColorMode, $cx: CommandContext<'_>) -> CommandResult {
                 match self {
-                    $(Self::$name(Deferred($args)) => $run,)*
+                    $($(Self::$name(Deferred($args)) => $run,)*)*
                 }
             }
         }
@@ -113,51 +116,69 @@ macro_rules! commands {
 }
 
 commands! { args, color, cx:
-    /// Ping nodes and show their round-trip times
-    #[command(after_help = ping::args::AFTER_HELP)]
-    Ping(ping::args::PingArgs) => ping::run(*args, cx).await;
-    /// List the nodes that match the filters
-    #[command(after_help = find::args::AFTER_HELP)]
-    Find(find::args::FindArgs) => find::run(*args, cx).await;
-    /// List the nodes that the directory knows, also those that are down
-    #[command(after_help = nodes::args::NODES_HELP)]
-    Nodes(nodes::args::NodesArgs) => nodes::run_list(*args, cx).await;
-    /// Show what the directory knows of one node
-    #[command(after_help = nodes::args::NODE_HELP)]
-    Node(nodes::args::NodeArgs) => nodes::run_show(*args, cx).await;
-    /// Print what a shell's prompt shows of this machine
-    #[command(after_help = prompt::args::AFTER_HELP)]
-    Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
-    /// Check that nodes send heartbeats, as a Nagios check
-    #[command(after_help = nodes::args::CHECK_HELP)]
-    CheckRegistration(nodes::args::CheckRegistrationArgs) => nodes::run_check(*args, cx).await;
-    /// Run a check of NRPE on all matching nodes, as a Nagios check
-    #[command(after_help = check::args::AFTER_HELP)]
-    Check(check::args::CheckArgs) => Box::pin(check::run(*args, cx)).await;
-    /// Show, cancel and permit further runs of Puppet that runs asked for
-    #[command(subcommand)]
-    Again(again::args::AgainCommand) => Box::pin(again::run(*args, cx)).await;
-    /// Request actions by a schedule, and show and pause schedules
-    #[command(subcommand)]
-    Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
-    /// Show scheduled checks, acknowledge problems, begin maintenance
-    #[command(after_help = checks::args::AFTER_HELP)]
-    Checks(checks::args::ChecksArgs) => Box::pin(checks::run(*args, cx)).await;
-    /// Show the distribution of a fact's values
-    #[command(after_help = facts::args::AFTER_HELP)]
-    Facts(facts::args::FactsArgs) => facts::run(*args, cx).await;
-    /// Show the inventory of one node, or report on many nodes
-    #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
-    Inventory(inventory::args::InventoryArgs) => inventory::run(*args, cx).await;
+    "Run":
     /// Run an action on all matching nodes; also `rpc AGENT ACTION`
     #[command(override_usage = do_action::USAGE, after_help = do_action::AFTER_HELP)]
     Do(request::RequestArgs) => Box::pin(do_action::run(*args, cx)).await;
     /// Run a command line on all matching nodes
     #[command(override_usage = run::args::USAGE, after_help = run::args::AFTER_HELP)]
     Run(run::args::RunArgs) => Box::pin(run::run(*args, cx)).await;
+    /// List the nodes that match the filters
+    #[command(after_help = find::args::AFTER_HELP)]
+    Find(find::args::FindArgs) => find::run(*args, cx).await;
+    /// Ping nodes and show their round-trip times
+    #[command(after_help = ping::args::AFTER_HELP)]
+    Ping(ping::args::PingArgs) => ping::run(*args, cx).await;
+    /// Run Puppet with a concurrency limit, and show its state
+    #[command(subcommand)]
+    Puppet(puppet::args::PuppetCommand) => Box::pin(puppet::run(*args, cx)).await;
     /// Copy a file to all matching nodes, or from them
     #[command(override_usage = copy::args::USAGE, after_help = copy::args::AFTER_HELP)]
     Cp(copy::args::CopyArgs) => Box::pin(copy::run(*args, cx)).await;
+    /// Cancel a request that is running or queued on nodes
+    #[command(after_help = cancel::args::AFTER_HELP)]
+    Cancel(cancel::args::CancelArgs) => cancel::run(*args, cx).await;
+    "Inspect":
+    /// Show the distribution of a fact's values
+    #[command(after_help = facts::args::AFTER_HELP)]
+    Facts(facts::args::FactsArgs) => facts::run(*args, cx).await;
+    /// Show the inventory of one node, or report on many nodes
+    #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
+    Inventory(inventory::args::InventoryArgs) => inventory::run(*args, cx).await;
+    /// Diagnose problems of the client, the brokers and the nodes
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(filters::QueryArgs) => doctor::run(*args, cx).await;
+    /// List the nodes that the directory knows, also those that are down
+    #[command(after_help = nodes::args::NODES_HELP)]
+    Nodes(nodes::args::NodesArgs) => nodes::run_list(*args, cx).await;
+    /// Show what the directory knows of one node
+    #[command(after_help = nodes::args::NODE_HELP)]
+    Node(nodes::args::NodeArgs) => nodes::run_show(*args, cx).await;
+    /// Show what a request would send, without sending it
+    #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
+    Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;
+    /// Show the request counters of daemons
+    #[command(after_help = stats::AFTER_HELP)]
+    Stats(filters::QueryArgs) => stats::run(*args, cx).await;
+    /// Show the events of nodes as they happen
+    #[command(after_help = events::args::AFTER_HELP)]
+    Events(events::args::EventsArgs) => events::run(*args, cx).await;
+    /// Explain and test filters
+    #[command(subcommand)]
+    Filter(filter::args::FilterCommand) => filter::run(&args, cx);
+    /// Run a check of NRPE on all matching nodes, as a Nagios check
+    #[command(after_help = check::args::AFTER_HELP)]
+    Check(check::args::CheckArgs) => Box::pin(check::run(*args, cx)).await;
+    /// Show scheduled checks, acknowledge problems, begin maintenance
+    #[command(after_help = checks::args::AFTER_HELP)]
+    Checks(checks::args::ChecksArgs) => Box::pin(checks::run(*args, cx)).await;
+    /// Check that nodes send heartbeats, as a Nagios check
+    #[command(after_help = nodes::args::CHECK_HELP)]
+    CheckRegistration(nodes::args::CheckRegistrationArgs) => nodes::run_check(*args, cx).await;
+    /// Print what a shell's prompt shows of this machine
+    #[command(after_help = prompt::args::AFTER_HELP)]
+    Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
+    "OpenSSH":
     /// Log in to a node by OpenSSH, or run a command on nodes
     #[command(override_usage = ssh::args::SSH_USAGE, after_help = ssh::args::SSH_HELP)]
     Ssh(ssh::args::SshArgs) => Box::pin(ssh::run(*args, cx)).await;
@@ -170,69 +191,57 @@ commands! { args, color, cx:
     /// Connect to a port of a node through the broker
     #[command(override_usage = tunnel::args::USAGE, after_help = tunnel::args::AFTER_HELP)]
     Tunnel(tunnel::args::TunnelArgs) => Box::pin(tunnel::run(*args, cx)).await;
-    /// Receive the replies to requests that were sent with --reply-to
-    #[command(after_help = listen::args::AFTER_HELP)]
-    Listen(listen::args::ListenArgs) => Box::pin(listen::run(*args, cx)).await;
-    /// Show the events of nodes as they happen
-    #[command(after_help = events::args::AFTER_HELP)]
-    Events(events::args::EventsArgs) => events::run(*args, cx).await;
-    /// Cancel a request that is running or queued on nodes
-    #[command(after_help = cancel::args::AFTER_HELP)]
-    Cancel(cancel::args::CancelArgs) => cancel::run(*args, cx).await;
-    /// Show what a request would send, without sending it
-    #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
-    Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;
+    "Jobs":
     /// List, show, compare, undo and delete stored jobs
     #[command(subcommand)]
     Job(job::args::JobCommand) => job::run(*args, cx).await;
     /// Review and approve a request that another user proposed
     #[command(after_help = approve::args::AFTER_HELP)]
     Approve(approve::args::ApproveArgs) => approve::run(&args, cx);
-    /// Show the request counters of daemons
-    #[command(after_help = stats::AFTER_HELP)]
-    Stats(filters::QueryArgs) => stats::run(*args, cx).await;
-    /// Diagnose problems of the client, the brokers and the nodes
-    #[command(after_help = doctor::AFTER_HELP)]
-    Doctor(filters::QueryArgs) => doctor::run(*args, cx).await;
-    /// Explain and test filters
-    #[command(subcommand)]
-    Filter(filter::args::FilterCommand) => filter::run(&args, cx);
-    /// Run Puppet with a concurrency limit, and show its state
-    #[command(subcommand)]
-    Puppet(puppet::args::PuppetCommand) => Box::pin(puppet::run(*args, cx)).await;
+    /// Receive the replies to requests that were sent with --reply-to
+    #[command(after_help = listen::args::AFTER_HELP)]
+    Listen(listen::args::ListenArgs) => Box::pin(listen::run(*args, cx)).await;
     /// Show and release run permits
     #[command(subcommand)]
     Permit(permit::args::PermitCommand) => Box::pin(permit::run(*args, cx)).await;
-    /// List, document, create, check and install agents
+    /// Show, cancel and permit further runs of Puppet that runs asked for
     #[command(subcommand)]
-    Plugin(plugin::args::PluginCommand) => plugin::run(*args, cx).await;
+    Again(again::args::AgainCommand) => Box::pin(again::run(*args, cx)).await;
+    /// Request actions by a schedule, and show and pause schedules
+    #[command(subcommand)]
+    Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
+    "Access":
     /// Show who you are to the nodes, and until when
     #[command(after_help = whoami::args::AFTER_HELP)]
     Whoami(whoami::args::WhoamiArgs) => whoami::run(&args, cx);
     /// List and select contexts: fleets and users
     #[command(subcommand)]
     Context(context::args::ContextCommand) => context::run(*args, cx);
-    /// Deploy policies, facts, checks and settings to daemons
-    #[command(subcommand)]
-    Config(config::args::ConfigCommand) => Box::pin(config::run(*args, cx)).await;
     /// Check, explain and test policies
     #[command(subcommand)]
     Policy(policy::args::PolicyCommand) => policy::run(*args, cx).await;
-    /// Create and manage an organisation: keys, credentials, revocations
-    #[command(subcommand)]
-    Org(org::args::OrgCommand) => org::run(*args, cx).await;
-    /// Enrol and provision new machines
-    #[command(subcommand)]
-    Provision(provision::args::ProvisionCommand) => Box::pin(provision::run(*args, cx)).await;
     /// Verify and show a node's audit log
     #[command(subcommand)]
     Audit(audit::args::AuditCommand) => audit::run(*args, cx);
-    /// Configure and run the broker
+    /// Create and manage an organisation: keys, credentials, revocations
     #[command(subcommand)]
-    Broker(broker::args::BrokerCommand) => broker::run(*args, cx).await;
+    Org(org::args::OrgCommand) => org::run(*args, cx).await;
+    "Setup":
     /// Run a demonstration fleet on this machine: a broker and some nodes
     #[command(subcommand)]
     Demo(demo::args::DemoCommand) => demo::run(*args, cx).await;
+    /// Configure and run the broker
+    #[command(subcommand)]
+    Broker(broker::args::BrokerCommand) => broker::run(*args, cx).await;
+    /// Enrol and provision new machines
+    #[command(subcommand)]
+    Provision(provision::args::ProvisionCommand) => Box::pin(provision::run(*args, cx)).await;
+    /// Deploy policies, facts, checks and settings to daemons
+    #[command(subcommand)]
+    Config(config::args::ConfigCommand) => Box::pin(config::run(*args, cx)).await;
+    /// List, document, create, check and install agents
+    #[command(subcommand)]
+    Plugin(plugin::args::PluginCommand) => plugin::run(*args, cx).await;
     /// Print the JSON Schema of a command's JSON output
     #[command(after_help = schema::args::AFTER_HELP)]
     Schema(schema::args::SchemaArgs) => schema::run(&args, cx);

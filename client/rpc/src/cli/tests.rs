@@ -2,8 +2,7 @@
 
 use clap::CommandFactory as _;
 
-use crate::cli::Cli;
-use crate::cli::help::GROUPS;
+use crate::cli::{Cli, Command};
 use crate::report::testing::{WIDTH, is_within_width};
 
 /// The definitions of all commands, which are deferred until a command is built.
@@ -63,17 +62,14 @@ fn command_line_is_valid_and_every_command_has_examples() {
 
 #[test]
 fn every_command_is_in_exactly_one_group_of_the_help() {
-    let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+    let command = Cli::command();
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     assert_eq!(
-        listed[..10],
+        names[..10],
         ["do", "run", "find", "ping", "puppet", "cp", "cancel", "facts", "inventory", "doctor"]
     );
-    let command = Cli::command();
-    let visible = command.get_subcommands().filter(|below| !below.is_hide_set());
-    let mut visible: Vec<&str> = visible.map(clap::Command::get_name).collect();
-    visible.sort_unstable();
-    listed.sort_unstable();
-    assert_eq!(listed, visible);
+    let grouped: usize = Command::GROUPS.iter().map(|(_, count)| count).sum();
+    assert_eq!(grouped, names.len());
 }
 
 #[test]
