@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::jobs::SavedJobError;
 use muster_base::is_harmful;
 use muster_calls::discovery::flat::NodeListError;
 use muster_calls::discovery::inventory::InventoryError;
@@ -16,6 +15,8 @@ use muster_wire::compressed::CompressedJsonError;
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_REQUEST_BYTES;
 use muster_wire::sign::MessageRefusal;
+
+use crate::jobs::SavedJobError;
 
 use crate::ddl_fetch::DdlFetchError;
 use crate::external::DiscoveryProgramError;

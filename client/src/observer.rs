@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::Path;
 
-use crate::jobs::{JobEnd, SavedJobError};
-use crate::node_reply::NodeReply;
-use crate::run_log::RunLogLine;
 use muster_base::NodeText;
 use muster_calls::{
     ClientError, DirectoryError, DiscoveryMethod, ProgressUpdate, RolloutStopReason,
 };
 use muster_wire::identity::Identity;
+
+use crate::jobs::{JobEnd, SavedJobError};
+use crate::node_reply::NodeReply;
+use crate::run_log::RunLogLine;
 
 /// An event of a request.
 #[derive(Debug, Clone, Copy)]

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::jobs::JobEnd;
 use muster_calls::RolloutStopReason;
 use muster_calls::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
 use muster_ddl::ActionSchema;
+
+use crate::jobs::JobEnd;
 
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::jobs::RequestOutcome;
 use muster_base::NodeText;
 use muster_calls::RolloutStopReason;
 use muster_calls::runs::{ConcurrencyStats, PermitInterval, RunOutcome, measure_concurrency};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+
+use crate::jobs::RequestOutcome;
 use uuid::Uuid;
 
 /// The end of one node's run.

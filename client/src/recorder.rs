@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 use muster_base::unix_millis_now;
 use muster_wire::identity::Identity;
+
+use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 
 use crate::observer::{RequestEvent, RequestObserver};
 use crate::run_log::RunLogLine;

@@ -5,8 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::jobs::RequestOutcome;
-use crate::node_reply::NodeReply;
 use muster_calls::{ConnectionDisturbance, RolloutStopReason};
 use muster_ddl::ActionSchema;
 use muster_ddl::aggregate::{OutputSummary, ReplySummarizer};
@@ -14,6 +12,9 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::TraceContext;
+
+use crate::jobs::RequestOutcome;
+use crate::node_reply::NodeReply;
 
 /// The complete result of one request.
 #[derive(Debug, Clone, Default)]

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::jobs::JobEnd;
 use muster_calls::{
     CallEvent, CallTarget, ClientError, ReplyDelivery, RolloutLimits, RolloutStopReason, RpcCall,
 };
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
+
+use crate::jobs::JobEnd;
 
 use crate::batches::{BatchPace, BatchProgress, run_batches};
 use crate::collect::ReportBuilder;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use muster_files::files::{self, FileAccessError};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::subject;
@@ -20,7 +21,6 @@ use crate::services::services_by_right;
 use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
-use muster_files::files::{self, FileAccessError};
 
 /// Name of the key that signs users of the system account, in the account's token.
 pub(crate) const SYSTEM_ROLE: &str = "system";

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use muster_files::files;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::{PublicKey, UserCredentials};
 use serde::Serialize;
@@ -10,7 +11,6 @@ use crate::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, PrincipalKind,
     issue,
 };
-use muster_files::files;
 
 /// Directory of the provisioner on its host.
 pub const PROVISIONER_HOME: &str = "/etc/muster/provisioner";

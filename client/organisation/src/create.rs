@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_files::ProtectedFileError;
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::token::UserRole;
@@ -23,7 +24,6 @@ use crate::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey,
     OrganisationLayout, OrganisationLock, authority,
 };
-use muster_files::files;
 
 /// Write permission bits of group and others.
 const OTHERS_WRITE: u32 = 0o022;

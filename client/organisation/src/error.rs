@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use muster_files::ProtectedFileError;
+use muster_files::files::FileAccessError;
 use muster_wire::enrol::TokenGrantError;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::token::encode::TokenIssueError;
@@ -12,7 +13,6 @@ use crate::backup::BackupFileError;
 use crate::cloud_init::PackageDownloadError;
 use crate::ledger::PrincipalKind;
 use crate::store_backup::BackupError;
-use muster_files::files::FileAccessError;
 
 /// An operation on the organisation failed.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::UserClaims;
@@ -16,7 +17,6 @@ use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, PrincipalKind, ledger,
 };
-use muster_files::files;
 
 /// Validity of credentials that are issued for one operation.
 const TEMPORARY_LIFETIME: Duration = Duration::from_mins(1);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
+use muster_files::files;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::AccountClaims;
 use muster_wire::token::lifetime::TokenLife;
@@ -14,7 +15,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::OrganisationError;
-use muster_files::files;
 
 /// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;

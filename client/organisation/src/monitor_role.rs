@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::subject;
@@ -19,7 +20,6 @@ use crate::{
     Organisation, OrganisationError, OrganisationKey, OrganisationLayout, OrganisationLock,
     PrincipalKind, bundle, issue, ledger,
 };
-use muster_files::files;
 
 /// Name of the role, and of its users in the broker's connection list.
 const MONITOR_ROLE: &str = "monitor";

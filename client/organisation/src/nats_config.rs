@@ -3,6 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use muster_files::files;
+use muster_wire::identity::Identity;
+use muster_wire::limits::{MAX_CONNECT_BYTES, MAX_SUBSCRIPTION_TOKENS};
+use muster_wire::stores;
+
 use crate::authority::CertificateWithKey;
 use crate::authority_rotation::broker_hosts;
 use crate::cluster_config::{
@@ -11,10 +16,6 @@ use crate::cluster_config::{
 };
 use crate::server_address::ServerAddress;
 use crate::{Organisation, OrganisationError};
-use muster_files::files;
-use muster_wire::identity::Identity;
-use muster_wire::limits::{MAX_CONNECT_BYTES, MAX_SUBSCRIPTION_TOKENS};
-use muster_wire::stores;
 
 /// Maximum size of a token file in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;

@@ -6,6 +6,7 @@ use muster_bus::{
     BrokerAddress, BrokerCredentials, BucketError, Bus, BusError, BusOptions, Bytes,
     TokenRenewalError,
 };
+use muster_files::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores;
@@ -15,7 +16,6 @@ use serde::Deserialize;
 
 use crate::older_copy::OlderCopyError;
 use crate::{AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
-use muster_files::files;
 
 /// Subject on which the broker accepts account tokens.
 const CLAIMS_UPDATE_SUBJECT: &str = "$SYS.REQ.CLAIMS.UPDATE";

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::jobs::RequestOutcome;
 use muster_calls::{
     CallEvent, CallStats, ClientError, ConnectionDisturbance, DdlStore, ReceivedReply,
 };
 use muster_wire::identity::Identity;
+
+use crate::jobs::RequestOutcome;
 use serde_json::{Value, json};
 
 use super::ReportBuilder;

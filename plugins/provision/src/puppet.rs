@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::certificate::MAX_PEM_BYTES;
 use muster_api::progress::ProgressSink;
 use muster_api::system::command::OutputListener;
 use muster_api::system::pid_lock;
 use muster_api::system::{Command, CommandOutput, FileMetadata, SystemResult};
 use muster_api::{ActionError, BlockingContext};
+
+use crate::certificate::MAX_PEM_BYTES;
 use serde_json::{Value, json};
 
 use crate::options::Options;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_api::base::error_chain;
+use muster_api::base::unix_millis;
 use muster_api::system::System;
 use muster_api::wire::identity::SubjectName;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
@@ -27,7 +28,6 @@ use crate::program;
 use crate::record::PuppetRunRecord;
 use crate::runs::{ActiveRun, PuppetRunManager, PuppetRunRequest};
 use crate::session::SessionOutcome;
-use muster_api::base::unix_millis;
 
 /// Why a run ends without a result.
 #[derive(Debug)]

@@ -32,7 +32,6 @@ pub mod wrapper;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::permits::PermitClient;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
@@ -43,6 +42,8 @@ use muster_contract::puppet::{
     PuppetAgent, PuppetDisable, PuppetEnable, PuppetLastRunReport, PuppetLastRunSummary,
     PuppetLocks, PuppetRunOnce, PuppetRuns, PuppetStatus,
 };
+
+use crate::permits::PermitClient;
 
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;

@@ -6,9 +6,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::permits::{Permit, PermitClient, PermitError, PermitRequest};
 use muster_api::base::error_chain;
 use muster_api::wire::identity::SubjectName;
+
+use crate::permits::{Permit, PermitClient, PermitError, PermitRequest};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 

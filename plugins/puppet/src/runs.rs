@@ -1,7 +1,11 @@
 //! Manages all runs of the node: one at a time, each identity only once. A request for a run in progress attaches to it; a request for an ended run
 //! gets its result.
 
+use muster_api::StateChanges;
 use muster_api::base::unix_millis;
+use muster_api::system::{ProcessSpool, System, SystemResult};
+use muster_api::wire::identity::{NameError, SubjectName};
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::permits::PermitClient;
-use muster_api::StateChanges;
-use muster_api::system::{ProcessSpool, System, SystemResult};
-use muster_api::wire::identity::{NameError, SubjectName};
-use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

@@ -1,9 +1,9 @@
 //! Attempts to run programs or to write to the terminal: through names of nodes, names and arguments of checks, and output of plugins.
 
+use muster_tests::tier::case_step;
 use muster_wire::identity::Identity;
 
 use super::fixture::CheckFleet;
-use muster_tests::tier::case_step;
 
 /// Texts that a shell, a terminal or a monitoring system would act on. `CANARY` stands for the path of a file.
 const HOSTILE: [&str; 12] = [

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use muster_wire::subject::TunnelAddress;
+
 use crate::stream::{
     ResetReason, StreamCipher, StreamEnd, StreamSettings, StreamState, StreamTotals,
 };
 use crate::{Bus, BusError, BusEvent, BusMessage, BusSubscription};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use muster_wire::subject::TunnelAddress;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use muster_filter::MAX_PATTERN_BYTES;
 use regex::Regex;
 
 use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::principal::{CALLER_PREFIXES, PolicyPrincipal, PrincipalRole, split_role};
 use super::span::LineSpan;
-use muster_filter::MAX_PATTERN_BYTES;
 
 /// Memory limit of one compiled expression, in bytes.
 const MAX_COMPILED_REGEX_BYTES: usize = 64 * 1024;

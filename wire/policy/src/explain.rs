@@ -1,12 +1,12 @@
 //! Explains a decision: each evaluated rule, and why it did not match.
 
 use muster_base::format_utc;
+use muster_filter::DataLookup;
+use muster_wire::Millis;
 use std::fmt;
 
 use super::RuleVerdict;
 use super::set::PolicyDecision;
-use muster_filter::DataLookup;
-use muster_wire::Millis;
 
 /// The explanation of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use muster_filter::{DataLookup, EvaluationProgress};
+
 use super::explain::ExplanationStep;
 use super::fault::{LocatedFault, PolicyFault, PolicyLineFault};
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
 use super::span::{LineSpan, policy_lines};
 use super::{EvaluationInput, RuleVerdict};
-use muster_filter::{DataLookup, EvaluationProgress};
 
 /// Most rules in one file: each request may evaluate all of them.
 const MAX_POLICY_RULES: usize = 4096;

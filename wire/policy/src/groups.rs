@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_wire::identity::SubjectName;
+
 use super::fault::{FieldResult, PolicyFault, PolicyLineFault};
 use super::principal::{PolicyPrincipal, PrincipalError, split_role};
 use super::span::{LineSpan, policy_lines};
-use muster_wire::identity::SubjectName;
 
 /// Groups and their members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

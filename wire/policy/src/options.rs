@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_wire::Millis;
+
 use super::callers::CallerSet;
 use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::span::LineSpan;
-use muster_wire::Millis;
 use serde_json::{Map, Value};
 
 const UNTIL_PREFIX: &str = "until=";

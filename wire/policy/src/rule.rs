@@ -2,6 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use muster_filter::{
+    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, NodeFilter,
+    SelectExpression, TruthValue,
+};
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+
 use super::callers::CallerSet;
 use super::explain::RuleMismatch;
 use super::fault::{FieldResult, LocatedFault, PolicyFault};
@@ -9,12 +16,6 @@ use super::groups::CallerGroups;
 use super::options::{self, RuleOptions};
 use super::span::LineSpan;
 use super::{EvaluationInput, RuleVerdict};
-use muster_filter::{
-    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, NodeFilter,
-    SelectExpression, TruthValue,
-};
-use muster_wire::Millis;
-use muster_wire::identity::SubjectName;
 
 /// One rule of a policy.
 #[derive(Debug, Clone)]

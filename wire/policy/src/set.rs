@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
+use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
+use muster_wire::identity::SubjectName;
+
 use super::explain::PolicyExplanation;
 use super::fault::{PolicyFault, PolicyLineFault, PolicyProblem};
 use super::file::PolicyFile;
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
 use super::{CallerSet, EvaluationInput, PolicyQuery, RuleVerdict};
-use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
-use muster_wire::identity::SubjectName;
 
 /// The policy of `rpcutil` and of `data` if neither their own file nor `default.policy` exists. Their actions are read-only, or
 /// cancel the caller's own requests. `cancel_any`, and the data source `fstat`, which inspects any path as root, need an explicit rule.

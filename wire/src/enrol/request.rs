@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::Signature;
+use muster_filter::state::NodeFacts;
 use rand::TryRngCore as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -22,7 +23,6 @@ use crate::token::{
     AccountTrust, KeyError, KeyKind, KeyPair, PublicKey, TokenCache, UserRole, VerifiedUser,
 };
 use crate::{Millis, limits};
-use muster_filter::state::NodeFacts;
 
 /// Domain prefix of the bytes that the new key signs.
 const PROOF_DOMAIN: &[u8] = b"muster.hello.proof.v1\0";

@@ -1,11 +1,11 @@
 //! Tests of changes: what is noted, how it is limited, and what differs between two times.
 
+use muster_filter::state::NodeFacts;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::identity::SubjectName;
-use muster_filter::state::NodeFacts;
 
 fn content(facts: &Value, classes: &[&str]) -> NodeContent {
     NodeContent {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::memory_enrolment_store::MemoryEnrolmentStore;
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
     EnrolmentRefusalReason, EnrolmentRequest, EnrolmentRequestError, open_enrolment_answer,
@@ -14,6 +13,8 @@ use muster_wire::enrolment::{
 use muster_wire::sign::Signer;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyPair, TokenCache, UserCredentials, UserRole};
+
+use crate::memory_enrolment_store::MemoryEnrolmentStore;
 
 use crate::enrolment::{EnrolmentFixture, WEB, enrolment_request, machine};
 use crate::world::{ISSUED, NOW, identity};

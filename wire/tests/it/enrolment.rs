@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::memory_enrolment_store::MemoryEnrolmentStore;
 use muster_filter::state::NodeFacts;
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswer, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
@@ -22,6 +21,8 @@ use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{
     AccountTrust, KeyKind, KeyPair, TokenCache, TokenError, UserCredentials, UserRole,
 };
+
+use crate::memory_enrolment_store::MemoryEnrolmentStore;
 use proptest::prelude::*;
 use serde_json::json;
 

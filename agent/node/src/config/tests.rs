@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use muster_policy::RuleVerdict;
 use muster_wire::identity::{Identity, SubjectName};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::defaults::DetectedDefaults;
 use super::{Config, ConfigError, ConfigFault, LogFormat, SettingOrigin};
-use muster_policy::RuleVerdict;
 
 const OPERATOR: &str = "OAFGH3WGBOD7HWXMWZ6D2ABKXUVSGZ3FOJ7ZZEQDZSEQDLSPFZEXAMPL";
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use muster_wire::identity::Identity;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::event::{CallEvent, CallEventStream, ReceivedReply};
-use muster_wire::identity::Identity;
 
 /// A node that waits this long for another run of its own no longer counts against the limit.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);

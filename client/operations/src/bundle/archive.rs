@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::str;
 
+use muster_wire::limits;
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::error::BundleError;
 use super::manifest::{BundleFile, BundleFileMode};
-use muster_wire::limits;
 
 const MANIFEST_PATH: &str = "bundle.json";
 const ACCOUNT_TOKEN_PATH: &str = "account.jwt";

@@ -1,14 +1,15 @@
 //! Verifies a bundle: its signer, the signer's permission, and the digests of all files.
 
-use super::archive::BundleArchive;
-use super::error::BundleError;
-use super::manifest::{BundleFile, BundleManifest};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::sign::{Envelope, EnvelopeKind, MessageRefusal};
 use muster_wire::token::claims::{AccountClaims, UserClaims};
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole};
+
+use super::archive::BundleArchive;
+use super::error::BundleError;
+use super::manifest::{BundleFile, BundleManifest};
 
 /// The tag of a caller's token that permits signing bundles for a fleet. A bundle contains programs that daemons run.
 pub const PLUGIN_SIGN_TAG: &str = "plugin:sign";

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::batches::{NodeResult, NodeResults};
 use muster_base::NodeText;
+
+use crate::batches::{NodeResult, NodeResults};
 
 /// How a copy to or from a node ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

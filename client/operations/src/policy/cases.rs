@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use muster_files::files;
 use muster_policy::{
     PolicyExplanation, PolicyPrincipal, PolicyQuery, PolicySet, RuleVerdict, parse_instant,
 };
@@ -15,7 +16,6 @@ use serde_json::{Map, Value};
 use crate::policy::data::AssumedDataValues;
 use crate::policy::error::PolicyError;
 use crate::policy::node::SavedNode;
-use muster_files::files;
 
 /// Maximum size of a test file, in bytes.
 const MAX_TEST_FILE_BYTES: u64 = 4 * 1024 * 1024;

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_files::files;
 use muster_filter::FactTerm;
 use muster_filter::state::{NodeFacts, NodeView};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::policy::error::PolicyError;
-use muster_files::files;
 
 /// Maximum size of an inventory, in bytes: no reply is larger.
 const MAX_INVENTORY_BYTES: u64 = 4 * 1024 * 1024;

@@ -3,6 +3,11 @@
 use std::fs::File;
 
 use muster_ddl::ActionSchema;
+use muster_display::jq::JqExpression;
+use muster_display::json;
+use muster_display::printer::PrintError;
+use muster_display::screen::Screen;
+use muster_display::template::OutputTemplate;
 
 use crate::flags::output::OutputArgs as Flags;
 use crate::outcome::diagnostics;
@@ -14,11 +19,6 @@ use crate::report::template_values::REPLY_TEMPLATE_NAMES;
 use crate::session::context::{CommandContext, CommandResult, Error, Result};
 use crate::session::form;
 use crate::session::form::{JsonForm, OutputFormError};
-use muster_display::jq::JqExpression;
-use muster_display::json;
-use muster_display::printer::PrintError;
-use muster_display::screen::Screen;
-use muster_display::template::OutputTemplate;
 
 #[derive(Debug)]
 pub enum RequestOutputForm {

@@ -16,12 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::path_policy::{PathPolicy, PathRules};
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult};
 use muster_contract::filecopy::{
     FilecopyAbort, FilecopyAgent, FilecopyBegin, FilecopyFinish, FilecopyInspect, FilecopyRead,
     FilecopyWrite,
 };
+
+use crate::path_policy::{PathPolicy, PathRules};
 use serde::Deserialize;
 
 use actions::{fetch, receive};

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::path_policy::{AdmittedPath, PathPolicy};
 use muster_api::ActionError;
 use muster_api::system::{StateDir, System, SystemError, SystemResult};
+
+use crate::path_policy::{AdmittedPath, PathPolicy};
 
 use crate::filecopy::transfer::{TransferRecord, WRITTEN};
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_base::nearest_name;
+use muster_system::error::found_or_none;
 
 use super::builtin_types;
 use crate::error::{DescribeOperation as _, EngineError, Result};
@@ -13,7 +14,6 @@ use crate::resource_type::{
 };
 use crate::schema::AttributeKind::{List, Text};
 use crate::schema::{TypeSchema, flag_parameter, parameter};
-use muster_system::error::found_or_none;
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "resources",

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::certificate::{
-    CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
-};
 use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
 use muster_contract::provision::{
     CertificateRequestState, HasCertOutput, RequestCertificateInput, RequestCertificateOutput,
+};
+
+use crate::certificate::{
+    CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
 
 use super::server_arguments;

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::certificate::MAX_PEM_BYTES;
 use muster_files::{SecretOwner, read_limited_text};
+
+use crate::certificate::MAX_PEM_BYTES;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::Response;

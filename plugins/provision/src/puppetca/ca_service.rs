@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_api::BlockingContext;
+use muster_contract::puppetca::{CertDetails, PuppetcaCleanOutput};
+
 use crate::certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
-use muster_api::BlockingContext;
-use muster_contract::puppetca::{CertDetails, PuppetcaCleanOutput};
 use tokio::time::Instant;
 
 use crate::puppetca::api::CaHttpClient;

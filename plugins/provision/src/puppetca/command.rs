@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::certificate::MAX_PEM_BYTES;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::{Command, System, SystemResult};
+
+use crate::certificate::MAX_PEM_BYTES;
 use serde::Deserialize;
 
 use crate::puppetca::authority::{CaError, CertAuthority, CertEntry, CertState};

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use crate::certificate::CertificateRequest;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
+
+use crate::certificate::CertificateRequest;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequest, DistinguishedName, DnType,
     IsCa, Issuer, KeyPair, SerialNumber,

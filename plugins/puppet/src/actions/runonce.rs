@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::unix_millis;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, CallContext};
 use muster_contract::puppet::{
@@ -21,7 +22,6 @@ use crate::arguments::PuppetRunOptions;
 use crate::options::CatalogEngine;
 use crate::permit::PermitParameters;
 use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter};
-use muster_api::base::unix_millis;
 
 pub(crate) async fn run_once(
     runs: Arc<PuppetRunManager>,

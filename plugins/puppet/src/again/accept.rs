@@ -1,8 +1,9 @@
 //! Accepts requests: from files of manifests, and from callers.
 
-use crate::RunActivity;
 use muster_api::base::{error_chain, unix_millis_now};
 use muster_api::system::process::ProcessId;
+
+use crate::RunActivity;
 
 use crate::again::monitor::{JournalError, MonitorInner};
 use crate::again::plan::event::{AgainEvent, RunInProgress, SuppressReason};

@@ -4,8 +4,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::permits::{Permit, PermitClient, PermitError, PermitRequest};
 use muster_api::wire::identity::{NameError, SubjectName};
+
+use crate::permits::{Permit, PermitClient, PermitError, PermitRequest};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 

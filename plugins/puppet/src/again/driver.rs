@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::RunActivity;
 use muster_api::system::System;
 use muster_files::FileStamp;
+
+use crate::RunActivity;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::{ReportedRun, RunActivity, RunStart};
 use muster_api::base::{duration_millis, encode_hex};
 use muster_api::system::System;
 use muster_api::wire::Millis;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
+
+use crate::{ReportedRun, RunActivity, RunStart};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 

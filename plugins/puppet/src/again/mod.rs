@@ -30,8 +30,6 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::PuppetRunHandle;
-use crate::permits::PermitClient;
 use muster_api::{
     Agent, AgentError, DaemonContext, NodePlugin, PluginError, PluginResult, StateSource,
 };
@@ -39,6 +37,9 @@ use muster_contract::again::{
     AgainAgent, AgainCancel, AgainHistory, AgainList, AgainNoteMissing, AgainRelease,
     AgainRequestRun, AgainReset,
 };
+
+use crate::PuppetRunHandle;
+use crate::permits::PermitClient;
 
 pub use monitor::{AgainMonitor, AgainMonitorParts};
 pub use policy::{AgainOptions, AgainPolicy};

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::PuppetRunHandle;
 use muster_api::base::error_chain;
 use muster_api::system::{System, SystemError};
 use muster_api::wire::Millis;
 use muster_api::{NodeHandle, StateChanges, StateSource};
+
+use crate::PuppetRunHandle;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::permits::pool::PermitPool;
-use crate::permits::{ClaimRecord, PermitKeyKind, WaitRecord};
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, SubjectName};
+
+use crate::permits::pool::PermitPool;
+use crate::permits::{ClaimRecord, PermitKeyKind, WaitRecord};
 use uuid::Uuid;
 
 use crate::again::plan::event::{AgainEvent, EndedRun};

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::permits::pool::PermitPool;
-use crate::permits::{ClaimRecord, PermitKeyKind, WaitRecord};
-use bytes::Bytes;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, SubjectName};
 use muster_bus::BucketEntry;
+
+use crate::permits::pool::PermitPool;
+use crate::permits::{ClaimRecord, PermitKeyKind, WaitRecord};
+use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::again::journal::{AgainJournal, JOURNAL_FILE};

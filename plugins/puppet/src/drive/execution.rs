@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::unix_millis;
 use muster_api::system::command::CancelFlag;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 
@@ -15,7 +16,6 @@ use crate::permit::OptionalPermit;
 use crate::program::{self, PreparedProgram, ProgramStartError};
 use crate::record::ProgramRecord;
 use crate::session::{SessionOutcome, StopRequest};
-use muster_api::base::unix_millis;
 
 impl RunDriver {
     /// Starts a program. It is recorded before and after its start, so that a daemon that is killed in between loses none of its refreshes.

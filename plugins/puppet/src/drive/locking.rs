@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use crate::permits::PermitError;
+use muster_api::base::unix_millis;
 use muster_api::system::StateDir;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
+
+use crate::permits::PermitError;
 
 use super::{RunDriver, RunFailure, cancelled_failure, lock_timeout_failure};
 use crate::native;
 use crate::options::CatalogEngine;
 use crate::permit::OptionalPermit;
-use muster_api::base::unix_millis;
 
 /// How often a lock held by another process is checked.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::permits::PermitClient;
 use muster_api::NodePlugin as _;
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, CallContext, StateChanges};
+
+use crate::permits::PermitClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;

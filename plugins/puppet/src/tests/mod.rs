@@ -9,10 +9,11 @@ mod running;
 mod surviving;
 mod traces;
 
-use crate::permits::PermitClient;
 use muster_api::testing::data_differences;
 use muster_api::wire::identity::Identity;
 use muster_api::{NodePlugin as _, StateChanges};
+
+use crate::permits::PermitClient;
 
 use crate::data::PuppetDataOutput;
 use crate::{Options, PuppetPlugin};

@@ -1,5 +1,7 @@
 //! Parses the value source of a condition (a fact or an output of a data source) and checks its comparison.
 
+use muster_base::nearest_name;
+
 use super::ast::{
     CallField, ConditionSubject, FunctionCall, SelectValue, SelectValueKind, SourceOutput,
     ValueTest,
@@ -10,7 +12,6 @@ use crate::error::{FaultContext as _, Result, expected_at};
 use crate::limits::MAX_SELECT_LOOKUPS;
 use crate::lookup::DataLookup;
 use crate::pattern::MAX_PATTERN_BYTES;
-use muster_base::nearest_name;
 
 use crate::sources::OutputKind;
 use crate::state::FactPath;

@@ -5,16 +5,16 @@ mod unknown;
 
 use std::path::PathBuf;
 
+use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::{EvaluationProgress, KnownLookups};
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
 use serde_json::json;
 
 use super::{
     PolicyDecision, PolicyFault, PolicyPrincipal, PolicyProblem, PolicyQuery, PolicySet,
     PolicySource, RuleVerdict, parse_instant,
 };
-use muster_filter::state::{NodeFacts, NodeView};
-use muster_filter::{EvaluationProgress, KnownLookups};
-use muster_wire::Millis;
-use muster_wire::identity::SubjectName;
 
 fn load(files: &[(&str, &str)], default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
     let source = |(name, text): &(&str, &str)| PolicySource {

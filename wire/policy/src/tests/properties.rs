@@ -1,10 +1,10 @@
 //! Properties of policies, compared with models.
 
+use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 
 /// A policy line that may use a source: whether it allows, and which source it compares with which value.
 type Line = (bool, Option<(usize, bool)>);

@@ -1,9 +1,9 @@
 //! Decisions while facts, classes or data sources are unknown.
 
+use muster_filter::{DataLookupResult, DeclaredSources, EvaluationProgress, KnownLookups};
 use serde_json::json;
 
 use super::*;
-use muster_filter::{DataLookupResult, DeclaredSources, EvaluationProgress, KnownLookups};
 
 /// Lookups in which the source `puppet` has this value of `enabled`.
 fn puppet_lookup(enabled: bool) -> KnownLookups {

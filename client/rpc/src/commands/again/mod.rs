@@ -3,6 +3,12 @@
 pub mod args;
 pub mod output;
 
+use muster_contract::again::{
+    AgainAgent, AgainCancel, AgainCancelInput, AgainHistory, AgainHistoryInput, AgainList,
+    AgainReset, AgainResetInput,
+};
+use muster_ddl::{Action, EmptyInput};
+
 use crate::commands::again::args::{
     AgainCancelArgs, AgainCommand, AgainHistoryArgs, AgainListArgs, AgainResetArgs,
 };
@@ -13,11 +19,6 @@ use crate::flags::filters::QueryArgs;
 use crate::request::inquiry::query_nodes;
 use crate::request::send::send_action;
 use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
-use muster_contract::again::{
-    AgainAgent, AgainCancel, AgainCancelInput, AgainHistory, AgainHistoryInput, AgainList,
-    AgainReset, AgainResetInput,
-};
-use muster_ddl::{Action, EmptyInput};
 
 /// A change on all nodes must be asked for.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,9 @@ pub mod args;
 pub mod fact_names;
 pub mod output;
 
+use muster_contract::rpcutil::{RpcutilAgent, RpcutilGetFact, RpcutilGetFactInput};
+use muster_ddl::AgentContract as _;
+
 use crate::commands::facts::args::FactsArgs;
 use crate::commands::facts::fact_names::FactNameCounts;
 use crate::commands::facts::output::{
@@ -14,8 +17,6 @@ use crate::request::batches::{InventoryQuery, UnusableReplyError, successful_out
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::seen_names::SeenNamesCache;
-use muster_contract::rpcutil::{RpcutilAgent, RpcutilGetFact, RpcutilGetFactInput};
-use muster_ddl::AgentContract as _;
 
 pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     let Some(fact) = &args.fact else {

@@ -4,6 +4,7 @@
 mod operator;
 
 use muster_base::unix_millis_now;
+use muster_display::list_first_nodes;
 use muster_display::printer::{GOOD, OutputPrinter};
 use muster_organisation::{Organisation, PrincipalKind, RotationStart};
 use muster_wire::identity::Identity;
@@ -11,7 +12,6 @@ use muster_wire::identity::Identity;
 use crate::commands::org::args::{OrgRotateArgs, RotatedKey};
 use crate::commands::org::{push, ssh_authority};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
-use muster_display::list_first_nodes;
 
 /// Most names that are listed individually.
 const MAX_LISTED: usize = 20;

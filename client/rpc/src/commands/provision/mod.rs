@@ -8,9 +8,10 @@ mod service;
 mod status;
 mod user_data;
 
+use muster_contract::provisioner::{ProvisionerPause, ProvisionerResume, ProvisionerRetry};
+
 use crate::commands::provision::args::ProvisionCommand;
 use crate::session::context::{CommandContext, CommandResult};
-use muster_contract::provisioner::{ProvisionerPause, ProvisionerResume, ProvisionerRetry};
 
 pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {

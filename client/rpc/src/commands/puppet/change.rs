@@ -1,11 +1,12 @@
 //! `rpc puppet enable`, `disable` and `restart`: shortcuts for ordinary requests.
 
+use muster_contract::puppet::{PuppetDisable, PuppetDisableInput, PuppetEnable, PuppetEnableInput};
+use muster_contract::restart::{RestartRequest, RestartRequestInput};
+
 use crate::commands::puppet::args::{PuppetChangeArgs, PuppetDisableArgs, PuppetRestartArgs};
 use crate::flags::seconds::whole_seconds;
 use crate::request::send::send_action;
 use crate::session::context::{CommandContext, CommandResult};
-use muster_contract::puppet::{PuppetDisable, PuppetDisableInput, PuppetEnable, PuppetEnableInput};
-use muster_contract::restart::{RestartRequest, RestartRequestInput};
 
 const PUPPET_UNIT: &str = "puppet";
 

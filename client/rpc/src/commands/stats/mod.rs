@@ -2,14 +2,15 @@
 
 pub mod output;
 
+use muster_contract::rpcutil::RpcutilDaemonStats;
+use muster_ddl::EmptyInput;
+
 use crate::commands::stats::output::{
     DaemonStatsDocument, read_daemon_counts, render_counts_table,
 };
 use crate::flags::filters::QueryArgs;
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandResult};
-use muster_contract::rpcutil::RpcutilDaemonStats;
-use muster_ddl::EmptyInput;
 
 pub const AFTER_HELP: &str = "Examples:
   rpc stats                          counters of all daemons

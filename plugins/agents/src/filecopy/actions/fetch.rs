@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::path_policy::PathPolicy;
 use muster_api::base::since_epoch;
 use muster_api::system::confined::{ConfinedFile, EntryStatus};
 use muster_api::{ActionError, BlockingContext};
@@ -10,6 +9,8 @@ use muster_contract::filecopy::{
     FilecopyInspectInput, FilecopyInspectOutput, FilecopyReadInput, FilecopyReadOutput,
     MAX_READ_BYTES, encode_chunk,
 };
+
+use crate::path_policy::PathPolicy;
 
 use super::open_file;
 use crate::filecopy::digest::digest_content;

@@ -3,10 +3,11 @@
 pub(crate) mod fetch;
 pub(crate) mod receive;
 
-use crate::path_policy::AdmittedPath;
 use muster_api::ActionError;
 use muster_api::system::FileEntryKind;
 use muster_api::system::confined::{ConfinedEntry, ConfinedFile};
+
+use crate::path_policy::AdmittedPath;
 
 /// Opens a regular file; `None` if nothing exists at the path.
 fn open_file(admitted: &AdmittedPath) -> Result<Option<ConfinedFile>, ActionError> {

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, PoisonError};
 
-use crate::path_policy::AdmittedPath;
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::filecopy::{
     FilecopyAbortOutput, FilecopyBeginInput, FilecopyBeginOutput, FilecopyFinishOutput,
     FilecopyTransferInput, FilecopyWriteInput, FilecopyWriteOutput, MAX_CHUNK_BYTES, begin_state,
     decode_chunk,
 };
+
+use crate::path_policy::AdmittedPath;
 
 use super::open_file;
 use crate::filecopy::attributes::DesiredAttributes;

@@ -2,11 +2,11 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, CallContext};
+use muster_base::unix_millis_now;
 use muster_contract::provisioner::{NodeControlInput, NodeControlOutput};
 
 use crate::handle::ProvisionerHandle;
 use crate::record::NodeRecord;
-use muster_base::unix_millis_now;
 
 pub(crate) async fn retry_node(
     handle: ProvisionerHandle,
