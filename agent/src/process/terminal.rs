@@ -2,11 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Whether a terminal interprets the character instead of displaying it: control characters, and those that reorder text.
-fn steers_terminal(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
+use muster_base::is_harmful;
 
 /// Catalogs and programs supply these texts: terminal control characters are escaped, and continuation lines are indented, so that they cannot
 /// imitate the program's own output.
@@ -16,7 +12,7 @@ pub fn escape_text(text: &str) -> String {
         match c {
             '\n' => escaped.push_str("\n  "),
             '\t' => escaped.push('\t'),
-            c if steers_terminal(c) => escaped.extend(c.escape_unicode()),
+            c if is_harmful(c) => escaped.extend(c.escape_unicode()),
             c => escaped.push(c),
         }
     }
@@ -27,7 +23,7 @@ pub fn escape_text(text: &str) -> String {
 pub(crate) fn escape_json(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for c in line.chars() {
-        if steers_terminal(c) {
+        if is_harmful(c) {
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         } else {
             escaped.push(c);
@@ -42,10 +38,10 @@ mod tests {
 
     #[test]
     fn escapes_control_characters_and_forged_lines() {
-        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
+        let hostile = "a\u{200b}\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
         assert_eq!(
             escape_text(hostile),
-            "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}b\n  Notice: forged\\u{202e}"
+            "a\\u{200b}\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}b\n  Notice: forged\\u{202e}"
         );
         let json = serde_json::to_string(hostile).unwrap();
         let escaped = escape_json(&json);

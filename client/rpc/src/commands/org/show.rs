@@ -180,7 +180,7 @@ fn render_organisation(document: &OrganisationDocument<'_>) -> String {
     document.roles.iter().for_each(|role| role.render_onto(&mut page));
     if !document.newcomer_roles.is_empty() {
         page.push_gap();
-        page.push_line(format_args!("{STRONG}newcomers{STRONG:#}"));
+        page.push_line(format_args!("{STRONG}bootstrapping nodes{STRONG:#}"));
     }
     document.newcomer_roles.iter().for_each(|role| role.render_onto(&mut page));
     page.into_text()
