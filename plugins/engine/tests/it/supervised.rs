@@ -1,9 +1,12 @@
 //! Services without an init system: the providers `supervised` and `base`.
 
+use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_engine::ResourceEngine;
 use muster_engine::event::ChangeEventStatus;
+use muster_system::process::wait_until;
 use muster_system::real::RealSystem;
 use serde_json::json;
 
@@ -19,9 +22,13 @@ fn supervised_service_is_recognized_by_another_engine() {
     // A second engine knows only the directory, like a daemon after its restart.
     let later = ResourceEngine::new(Arc::new(RealSystem::new(scratch.path("/"))));
     assert!(converges(&later, "service", "worker", words("running")).is_empty());
+    // On a busy machine the shell may not have printed yet when the start returns.
+    let stdout = scratch.path("/var/lib/muster/services/worker/stdout");
+    let printed = || fs::read_to_string(&stdout).is_ok_and(|text| text == "here\n");
+    assert!(wait_until(Duration::from_mins(1), printed), "{:?}", fs::read_to_string(&stdout));
     let events = converges(&later, "service", "worker", words("stopped"));
     assert_eq!(messages(&events), ["ensure changed 'running' to 'stopped'"]);
-    assert_eq!(scratch.text("/var/lib/muster/services/worker/stdout"), "here\n");
+    assert!(printed());
 }
 
 #[test]

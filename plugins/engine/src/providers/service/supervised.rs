@@ -23,6 +23,8 @@ const SERVICES_DIRECTORY: &str = "/var/lib/muster/services";
 const MAX_STATE_FILE_BYTES: u64 = 64 * 1024;
 /// Maximum number of bytes kept per output stream.
 const MAX_STREAM_BYTES: u64 = 1024 * 1024;
+/// How long a busy machine may take until the shell that starts the program runs.
+const SHELL_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a new process is watched; an exit during this time counts as a failed start.
 const STARTUP_WATCH_TIME: Duration = Duration::from_millis(300);
 /// Time between TERM and KILL.
@@ -99,7 +101,11 @@ fn start_service(resource: &BoundResource<'_>) -> Result<()> {
         .map_err(|error| EngineError::failed(resource, error.to_string()))?;
     let owner_only = FileAttributes::with_mode(0o600);
     cx.system.write_file(&process_file, &text, &owner_only).during(resource, doing)?;
-    if wait_until(STARTUP_WATCH_TIME, || !cx.system.is_running(&process)) {
+    let has_ended = || !cx.system.is_running(&process);
+    let pid_file = state_directory.join(ProcessSpool::PID);
+    let is_started = || cx.system.metadata(&pid_file).is_ok_and(|found| found.is_some());
+    wait_until(SHELL_START_TIMEOUT, || is_started() || has_ended());
+    if wait_until(STARTUP_WATCH_TIME, has_ended) {
         let read_output = |name| {
             // The error of the start is reported with whatever output there is.
             let bytes = cx.system.read_file(&state_directory.join(name), MAX_STREAM_BYTES);
