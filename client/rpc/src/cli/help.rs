@@ -9,7 +9,8 @@ use clap::builder::StyledStr;
 use clap::{Command, CommandFactory as _};
 use muster_display::page::label_line;
 
-use crate::cli::{self, Cli};
+use crate::cli::Cli;
+use crate::commands;
 
 pub const USAGE: &str = "rpc COMMAND [ARGUMENTS] [OPTIONS]
        rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
@@ -84,7 +85,7 @@ fn list_groups(root: &Command) -> String {
         let about = command.get_about().map(StyledStr::to_string).unwrap_or_default();
         label_line(2, 10, command.get_name(), format_args!("  {about}")) + "\n"
     };
-    let groups = cli::Command::GROUPS.iter().map(|(group, count)| {
+    let groups = commands::Command::GROUPS.iter().map(|(group, count)| {
         let listed = commands.by_ref().take(*count).filter(|command| !command.is_hide_set());
         format!("{group}:\n{}\n", listed.map(row).collect::<String>())
     });

@@ -6,8 +6,10 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
+use crate::cli::Cli;
 use crate::cli::links::resolve_link;
-use crate::cli::{Cli, Command, Deferred};
+use crate::commands::Command;
+use crate::flags::deferred::Deferred;
 
 /// Commands with the name of an agent that lack some of its actions.
 const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
@@ -137,7 +139,9 @@ fn help_of_agent(arguments: &[OsString]) -> Option<Vec<OsString>> {
 mod tests {
     use std::ffi::OsString;
 
-    use crate::cli::{Cli, Command, Deferred, GlobalArgs};
+    use crate::cli::{Cli, GlobalArgs};
+    use crate::commands::Command;
+    use crate::flags::deferred::Deferred;
     use crate::flags::request::RequestArgs;
 
     impl super::CommandLineMessage {

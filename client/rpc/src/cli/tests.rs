@@ -2,7 +2,8 @@
 
 use clap::CommandFactory as _;
 
-use crate::cli::{Cli, Command};
+use crate::cli::Cli;
+use crate::commands::Command;
 use crate::report::testing::{WIDTH, is_within_width};
 
 /// The definitions of all commands, which are deferred until a command is built.

@@ -1,4 +1,5 @@
-//! The commands, a folder each: arguments, what it does, and its output.
+//! The commands, a folder each: arguments, what it does, and its output. Below: their groups in the help, how each is run,
+//! and the documents that they print.
 
 pub mod again;
 pub mod approve;
@@ -38,3 +39,264 @@ pub mod ssh;
 pub mod stats;
 pub mod tunnel;
 pub mod whoami;
+
+use clap::Subcommand;
+#[cfg(test)]
+use muster_client::documents::{
+    NodeDifferenceDocument, NodeHistoryDocument, PuppetRunsDocument, PuppetRunsJsonLine,
+    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument, ScheduleDocument,
+};
+#[cfg(test)]
+use muster_contract::schedule::{
+    ScheduleAddOutput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowOutput,
+};
+use muster_operations::ssh::SshProgram;
+
+use crate::commands::schema::published::{PublishedSchema, documents};
+use crate::flags::deferred::Deferred;
+use crate::flags::values::ColorMode;
+use crate::flags::{filters, request};
+#[cfg(test)]
+use crate::report::documents::{ReportDocument, RequestDocument};
+#[cfg(test)]
+use crate::report::jsonl::RequestJsonLine;
+use crate::session::context::{CommandContext, CommandResult};
+
+/// Defines the commands for clap in the groups of the help, and how each is run.
+macro_rules! commands {
+    ($args:ident, $color:ident, $program:ident, $cx:ident: $($group:literal: $($(#[$attribute:meta])* $name:ident($type:ty) => $run:expr;)*)*) => {
+        /// The commands, in the order of the help.
+        #[derive(Debug, Subcommand)]
+        pub enum Command {
+            $($($(#[$attribute])* $name(Deferred<$type>),)*)*
+        }
+
+        impl Command {
+            /// The groups of the help, and how many commands each has.
+            pub const GROUPS: &[(&str, usize)] = &[$(($group, [$(stringify!($name)),*].len())),*];
+
+            /// Runs the command; `program` defines the whole command line, for completions and manual pages.
+            pub async fn run(
+                self,
+                $color: ColorMode,
+                $program: fn() -> clap::Command,
+                $cx: CommandContext<'_>,
+            ) -> CommandResult {
+                match self {
+                    $($(Self::$name(Deferred($args)) => $run,)*)*
+                }
+            }
+        }
+    };
+}
+
+commands! { args, color, program, cx:
+    "Run":
+    /// Run an action on all matching nodes; also `rpc AGENT ACTION`
+    #[command(override_usage = do_action::USAGE, after_help = do_action::AFTER_HELP)]
+    Do(request::RequestArgs) => Box::pin(do_action::run(*args, cx)).await;
+    /// Run a command line on all matching nodes
+    #[command(override_usage = run::args::USAGE, after_help = run::args::AFTER_HELP)]
+    Run(run::args::RunArgs) => Box::pin(run::run(*args, cx)).await;
+    /// List the nodes that match the filters
+    #[command(after_help = find::args::AFTER_HELP)]
+    Find(find::args::FindArgs) => find::run(*args, cx).await;
+    /// Ping nodes and show their round-trip times
+    #[command(after_help = ping::args::AFTER_HELP)]
+    Ping(ping::args::PingArgs) => ping::run(*args, cx).await;
+    /// Run Puppet with a concurrency limit, and show its state
+    #[command(subcommand)]
+    Puppet(puppet::args::PuppetCommand) => Box::pin(puppet::run(*args, cx)).await;
+    /// Copy a file to all matching nodes, or from them
+    #[command(override_usage = copy::args::USAGE, after_help = copy::args::AFTER_HELP)]
+    Cp(copy::args::CopyArgs) => Box::pin(copy::run(*args, cx)).await;
+    /// Cancel a request that is running or queued on nodes
+    #[command(after_help = cancel::args::AFTER_HELP)]
+    Cancel(cancel::args::CancelArgs) => cancel::run(*args, cx).await;
+    "Inspect":
+    /// Show the distribution of a fact's values
+    #[command(after_help = facts::args::AFTER_HELP)]
+    Facts(facts::args::FactsArgs) => facts::run(*args, cx).await;
+    /// Show the inventory of one node, or report on many nodes
+    #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
+    Inventory(inventory::args::InventoryArgs) => inventory::run(*args, cx).await;
+    /// Diagnose problems of the client, the brokers and the nodes
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(filters::QueryArgs) => doctor::run(*args, cx).await;
+    /// List the nodes that the directory knows, also those that are down
+    #[command(after_help = nodes::args::NODES_HELP)]
+    Nodes(nodes::args::NodesArgs) => nodes::run_list(*args, cx).await;
+    /// Show what the directory knows of one node
+    #[command(after_help = nodes::args::NODE_HELP)]
+    Node(nodes::args::NodeArgs) => nodes::run_show(*args, cx).await;
+    /// Show what a request would send, without sending it
+    #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
+    Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;
+    /// Show the request counters of daemons
+    #[command(after_help = stats::AFTER_HELP)]
+    Stats(filters::QueryArgs) => stats::run(*args, cx).await;
+    /// Show the events of nodes as they happen
+    #[command(after_help = events::args::AFTER_HELP)]
+    Events(events::args::EventsArgs) => events::run(*args, cx).await;
+    /// Explain and test filters
+    #[command(subcommand)]
+    Filter(filter::args::FilterCommand) => filter::run(&args, cx);
+    /// Run a check of NRPE on all matching nodes, as a Nagios check
+    #[command(after_help = check::args::AFTER_HELP)]
+    Check(check::args::CheckArgs) => Box::pin(check::run(*args, cx)).await;
+    /// Show scheduled checks, acknowledge problems, begin maintenance
+    #[command(after_help = checks::args::AFTER_HELP)]
+    Checks(checks::args::ChecksArgs) => Box::pin(checks::run(*args, cx)).await;
+    /// Check that nodes send heartbeats, as a Nagios check
+    #[command(after_help = nodes::args::CHECK_HELP)]
+    CheckRegistration(nodes::args::CheckRegistrationArgs) => nodes::run_check(*args, cx).await;
+    /// Print what a shell's prompt shows of this machine
+    #[command(after_help = prompt::args::AFTER_HELP)]
+    Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
+    "OpenSSH":
+    /// Log in to a node by OpenSSH, or run a command on nodes
+    #[command(override_usage = ssh::args::SSH_USAGE, after_help = ssh::args::SSH_HELP)]
+    Ssh(ssh::args::SshArgs) => Box::pin(ssh::run(*args, cx)).await;
+    /// Copy files to or from a node by OpenSSH
+    #[command(override_usage = ssh::args::SCP_USAGE, after_help = ssh::args::SCP_HELP)]
+    Scp(ssh::args::SshTargetArgs) => Box::pin(ssh::run_transfer(SshProgram::Scp, *args, cx)).await;
+    /// Transfer files to or from a node interactively by OpenSSH
+    #[command(override_usage = ssh::args::SFTP_USAGE, after_help = ssh::args::SFTP_HELP)]
+    Sftp(ssh::args::SshTargetArgs) => Box::pin(ssh::run_transfer(SshProgram::Sftp, *args, cx)).await;
+    /// Connect to a port of a node through the broker
+    #[command(override_usage = tunnel::args::USAGE, after_help = tunnel::args::AFTER_HELP)]
+    Tunnel(tunnel::args::TunnelArgs) => Box::pin(tunnel::run(*args, cx)).await;
+    "Jobs":
+    /// List, show, compare, undo and delete stored jobs
+    #[command(subcommand)]
+    Job(job::args::JobCommand) => job::run(*args, cx).await;
+    /// Review and approve a request that another user proposed
+    #[command(after_help = approve::args::AFTER_HELP)]
+    Approve(approve::args::ApproveArgs) => approve::run(&args, cx);
+    /// Receive the replies to requests that were sent with --reply-to
+    #[command(after_help = listen::args::AFTER_HELP)]
+    Listen(listen::args::ListenArgs) => Box::pin(listen::run(*args, cx)).await;
+    /// Show and release run permits
+    #[command(subcommand)]
+    Permit(permit::args::PermitCommand) => Box::pin(permit::run(*args, cx)).await;
+    /// Show, cancel and permit further runs of Puppet that runs asked for
+    #[command(subcommand)]
+    Again(again::args::AgainCommand) => Box::pin(again::run(*args, cx)).await;
+    /// Request actions by a schedule, and show and pause schedules
+    #[command(subcommand)]
+    Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
+    "Access":
+    /// Show who you are to the nodes, and until when
+    #[command(after_help = whoami::args::AFTER_HELP)]
+    Whoami(whoami::args::WhoamiArgs) => whoami::run(&args, cx);
+    /// List and select contexts: fleets and users
+    #[command(subcommand)]
+    Context(context::args::ContextCommand) => context::run(*args, cx);
+    /// Check, explain and test policies
+    #[command(subcommand)]
+    Policy(policy::args::PolicyCommand) => policy::run(*args, cx).await;
+    /// Verify and show a node's audit log
+    #[command(subcommand)]
+    Audit(audit::args::AuditCommand) => audit::run(*args, cx);
+    /// Create and manage an organisation: keys, credentials, revocations
+    #[command(subcommand)]
+    Org(org::args::OrgCommand) => org::run(*args, cx).await;
+    "Setup":
+    /// Run a demonstration fleet on this machine: a broker and some nodes
+    #[command(subcommand)]
+    Demo(demo::args::DemoCommand) => demo::run(*args, cx).await;
+    /// Configure and run the broker
+    #[command(subcommand)]
+    Broker(broker::args::BrokerCommand) => broker::run(*args, cx).await;
+    /// Enrol and provision new machines
+    #[command(subcommand)]
+    Provision(provision::args::ProvisionCommand) => Box::pin(provision::run(*args, cx)).await;
+    /// Deploy policies, facts, checks and settings to daemons
+    #[command(subcommand)]
+    Config(config::args::ConfigCommand) => Box::pin(config::run(*args, cx)).await;
+    /// List, document, create, check and install agents
+    #[command(subcommand)]
+    Plugin(plugin::args::PluginCommand) => plugin::run(*args, cx).await;
+    /// Print the JSON Schema of a command's JSON output
+    #[command(after_help = schema::args::AFTER_HELP)]
+    Schema(schema::args::SchemaArgs) => schema::run(&args, DOCUMENTS, cx);
+    /// Print a shell completion script
+    #[command(after_help = completion::args::AFTER_HELP)]
+    Completion(completion::args::CompletionArgs) => completion::run(&args, cx);
+    /// Print completion candidates for a shell's completion script
+    #[command(hide = true, after_help = completion::args::AFTER_HELP)]
+    Complete(completion::args::CompleteArgs) => completion::answer_shell(&args, program(), cx).await;
+    /// Write the manual pages: `rpc man DIR`
+    #[command(hide = true, after_help = completion::args::MAN_HELP)]
+    Man(completion::args::ManPagesArgs) => completion::write_man_pages(&args, program());
+}
+
+impl Command {
+    /// Whether a monitoring system reads the exit code: 0 is OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+    pub fn is_monitoring_check(&self) -> bool {
+        match self {
+            Self::Check(_) | Self::CheckRegistration(_) => true,
+            Self::Checks(Deferred(args)) => args.command.is_none() && args.list.exit_state,
+            _ => false,
+        }
+    }
+}
+
+documents! {
+    "muster.request.v1": "rpc do -j, rpc run -j, rpc listen -j, rpc cancel -j", RequestDocument<'_>;
+    "muster.request.lines.v1": "each line of rpc do --jsonl, rpc run --jsonl, rpc listen --jsonl", RequestJsonLine<'_>;
+    "muster.event.line.v1": "each line of rpc events --jsonl", events::output::EventLine<'_>;
+    "muster.config.deploy.v1": "rpc config deploy -j, rpc config revert -j", config::output::DeployDocument<'_>;
+    "muster.config.status.v1": "rpc config status -j", ReportDocument<'_, config::output::ConfigStatusDocument<'_>>;
+    "muster.copy.v1": "rpc cp -j", copy::output::CopyDocument<'_>;
+    "muster.ping.v1": "rpc ping -j", ping::output::PingDocument<'_>;
+    "muster.nodes.v1": "rpc find -j", find::output::FoundNodesDocument<'_>;
+    "muster.check.v1": "rpc check -j", check::output::CheckDocument<'_>;
+    "muster.checks.v1": "rpc checks -j", checks::output::FleetChecksDocument<'_>;
+    "muster.again.v1": "rpc again list -j", ReportDocument<'_, again::output::AgainListDocument<'_>>;
+    "muster.again.history.v1": "rpc again history -j", ReportDocument<'_, again::output::AgainHistoryDocument<'_>>;
+    "muster.schedules.v1": "rpc schedule list -j", ScheduleDocument<'_, ScheduleListOutput>;
+    "muster.schedule.v1": "rpc schedule show -j", ScheduleDocument<'_, ScheduleShowOutput>;
+    "muster.schedule.added.v1": "rpc schedule add -j", ScheduleDocument<'_, ScheduleAddOutput>;
+    "muster.schedule.history.v1": "rpc schedule history -j", ScheduleDocument<'_, ScheduleHistoryOutput>;
+    "muster.schedule.simulation.v1": "rpc schedule simulate -j", schedule::load_output::SimulationDocument;
+    "muster.facts.v1": "rpc facts -j", ReportDocument<'_, facts::output::FactsDocument<'_>>;
+    "muster.fact_names.v1": "rpc facts -j without the name of a fact", facts::fact_names::FactNamesDocument;
+    "muster.permits.v1": "rpc permit list -j, rpc permit show -j", ReportDocument<'_, permit::output::PermitPoolsDocument<'_>>;
+    "muster.inventory.v1": "rpc inventory NODE -j", inventory::output::NodeInventoryDocument<'_>;
+    "muster.collectives.v1": "rpc inventory --collectives -j", ReportDocument<'_, inventory::collectives_output::CollectivesDocument<'_>>;
+    "muster.filter.test.v1": "rpc filter test -j", filter::output::FilterTestDocument<'_>;
+    "muster.explain.v1": "rpc explain -j", explain::output::RequestExplanation;
+    "muster.jobs.v1": "rpc job list -j", job::output::JobListDocument<'_>;
+    "muster.job.v1": "rpc job show -j", job::output::JobDocument<'_>;
+    "muster.job.diff.v1": "rpc job diff -j", job::output::JobDifference;
+    "muster.registered-nodes.v1": "rpc nodes -j", RegisteredNodesDocument<'_>;
+    "muster.verified-nodes.v1": "rpc find --verify -j", find::verify::VerifiedNodesDocument;
+    "muster.registered-facets.v1": "rpc nodes --facets FACT -j", RegisteredFacetsDocument<'_>;
+    "muster.registered-node.v1": "rpc node NODE -j", RegisteredNodeDocument<'_>;
+    "muster.node-history.v1": "rpc node NODE --history -j", NodeHistoryDocument<'_>;
+    "muster.node-difference.v1": "rpc node NODE --diff FROM UNTIL -j", NodeDifferenceDocument<'_>;
+    "muster.broker.balance.v1": "rpc broker balance -j", broker::balance::BrokerBalanceDocument;
+    "muster.broker.status.v1": "rpc broker status -j", broker::status::BrokerStatusDocument;
+    "muster.doctor.v1": "rpc doctor -j", doctor::output::DoctorDocument<'_>;
+    "muster.stats.v1": "rpc stats -j", ReportDocument<'_, stats::output::DaemonStatsDocument<'_>>;
+    "muster.whoami.v1": "rpc whoami -j, rpc context show -j", whoami::output::WhoamiDocument;
+    "muster.contexts.v1": "rpc context list -j", whoami::output::ContextListDocument;
+    "muster.puppet.status.v1": "rpc puppet status -j", ReportDocument<'_, puppet::output::status::PuppetStatusDocument<'_>>;
+    "muster.puppet.count.v1": "rpc puppet count -j", ReportDocument<'_, puppet::output::count::PuppetCountDocument<'_>>;
+    "muster.puppet.summary.v1": "rpc puppet summary -j", ReportDocument<'_, puppet::output::summary::LastRunsSummary>;
+    "muster.puppet.runs.v1": "rpc puppet runonce -j, rpc puppet runall -j", PuppetRunsDocument<'_>;
+    "muster.puppet.runs.lines.v1": "each line of rpc puppet runonce --jsonl, rpc puppet runall --jsonl", PuppetRunsJsonLine<'_>;
+    "muster.provision.v1": "rpc provision status -j", provision::output::ProvisioningDocument<'_>;
+    "muster.plugins.v1": "rpc plugin list -j", plugin::output::PluginListDocument<'_>;
+    "muster.plugin.v1": "rpc plugin doc -j", plugin::output::PluginDocument<'_>;
+    "muster.plugin.check.v1": "rpc plugin check -j", plugin::check_output::DdlCheckDocument<'_>;
+    "muster.policy.check.v1": "rpc policy check -j", policy::output::PolicyCheckDocument<'_>;
+    "muster.policy.explain.v1": "rpc policy explain -j", policy::output::PolicyExplainDocument<'_>;
+    "muster.policy.test.v1": "rpc policy test -j", policy::output::PolicyTestDocument<'_>;
+    "muster.policy.who.v1": "rpc policy who -j", ReportDocument<'_, policy::output::PolicyWhoDocument<'_>>;
+    "muster.audit.verdict.v1": "rpc audit verify -j", audit::output::AuditVerdictDocument<'_>;
+    "muster.org.list.v1": "rpc org list -j", org::list::OrgListDocument;
+    "muster.org.show.v1": "rpc org show -j", org::show::OrganisationDocument<'_>;
+    "muster.org.party.v1": "each element of rpc org show NAME -j", org::show::PrincipalDocument;
+}

@@ -1,6 +1,7 @@
 //! Arguments that commands share.
 
 pub mod approval;
+pub mod deferred;
 pub mod filters;
 pub mod json;
 pub mod lifetime;

@@ -7,8 +7,10 @@ use clap::Parser as _;
 use muster_display::printer::VerbosityLevel;
 use tempfile::TempDir;
 
-use crate::cli::{Cli, Command, Deferred};
+use crate::cli::Cli;
+use crate::commands::Command;
 use crate::commands::policy::{CommandContext, CommandResult, PolicyCommand, run};
+use crate::flags::deferred::Deferred;
 use crate::outcome::exit::CommandExitCode;
 use crate::report::testing::printer;
 use crate::session::context::Configuration;

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use crate::commands::schema::published::{PUBLISHED_SCHEMAS, PublishedSchema};
+use crate::commands::DOCUMENTS;
+use crate::commands::schema::published::PublishedSchema;
 
 /// The schema of the output of a type, with references inlined for readability.
 pub fn generate<T: JsonSchema>() -> Value {
@@ -78,7 +79,7 @@ fn open(value: &mut Value) {
 #[test]
 fn published_schemas_equal_those_of_the_types() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
-    for published in PUBLISHED_SCHEMAS {
+    for published in DOCUMENTS {
         let text = serde_json::to_string_pretty(&made(published)).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(directory.join(published.name).with_added_extension("json"), text)
@@ -97,7 +98,7 @@ fn every_schema_file_is_listed() {
     let mut files: Vec<String> =
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     let mut listed: Vec<String> =
-        PUBLISHED_SCHEMAS.iter().map(|schema| format!("{}.json", schema.name)).collect();
+        DOCUMENTS.iter().map(|schema| format!("{}.json", schema.name)).collect();
     files.sort();
     listed.sort();
     assert_eq!(files, listed);
