@@ -29,8 +29,8 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     /// Its facts.
     fn facts(&self) -> Arc<NodeFacts>;
     /// The state of its subsystems, by name, as filters see it; `None` while it is unknown.
-    fn state(&self) -> Arc<Option<NodeFacts>> {
-        Arc::default()
+    fn state(&self) -> Option<Arc<NodeFacts>> {
+        None
     }
     /// Its configuration management classes, lower case.
     fn classes(&self) -> Arc<[String]>;

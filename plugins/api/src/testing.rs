@@ -205,7 +205,7 @@ impl NodeHandle for TestNode {
                 .with_classes(Some(&self.classes()))
                 .with_agents(&agents)
                 .with_collectives(&collectives)
-                .with_map(MapField::State, self.state().as_ref().as_ref()),
+                .with_map(MapField::State, self.state().as_deref()),
         )
     }
 

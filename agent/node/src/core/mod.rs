@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use muster_api::{AgentProblem, CounterSnapshot, LogThrottle, ValidatedDataSource};
-use muster_filter::state::{MapField, NodeView};
+use muster_filter::state::{NodeFacts, NodeView};
 use muster_host::{AgentRegistry, RunningRequests};
 use muster_policy::PolicySet;
 use muster_wire::Millis;
@@ -214,14 +214,14 @@ impl DaemonCore {
 
     /// Calls `read` with the node as filters and policies see it.
     pub fn with_node_view<T>(&self, read: impl FnOnce(&NodeView<'_>) -> T) -> T {
-        let (facts, classes) = (self.node.facts.current(), self.node.classes.current());
-        let (registry, state) = (self.offer.registry.get(), self.node.state.current());
+        let (maps, classes) = (self.node.current_maps(), self.node.classes.current());
+        let (registry, no_facts) = (self.offer.registry.get(), NodeFacts::default());
         read(
-            &NodeView::new(self.identity().as_str(), &facts)
+            &NodeView::new(self.identity().as_str(), &no_facts)
                 .with_classes(self.node.classes.are_known().then_some(&*classes))
                 .with_agents(registry.names())
                 .with_collectives(&self.collective_names)
-                .with_map(MapField::State, state.as_ref().as_ref()),
+                .with_maps(&maps),
         )
     }
 }

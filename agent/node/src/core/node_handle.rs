@@ -33,7 +33,7 @@ impl NodeHandle for DaemonCore {
         self.node.facts.current()
     }
 
-    fn state(&self) -> Arc<Option<NodeFacts>> {
+    fn state(&self) -> Option<Arc<NodeFacts>> {
         self.node.state.current()
     }
 

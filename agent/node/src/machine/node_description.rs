@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, MapFields, NodeFacts};
 use muster_system::System;
 use muster_wire::identity::{Identity, SubjectName};
 
@@ -39,5 +39,13 @@ impl NodeDescription {
             state: NodeStateStore::default(),
             system,
         }
+    }
+
+    /// The current maps, for the node's own filters and for its record; `None` while one is unknown. A map is the same value until it is replaced.
+    pub fn current_maps(&self) -> MapFields<Option<Arc<NodeFacts>>> {
+        MapFields::new(|field| match field {
+            MapField::Facts => Some(self.facts.current()),
+            MapField::State => self.state.current(),
+        })
     }
 }

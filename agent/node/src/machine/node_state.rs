@@ -23,7 +23,7 @@ pub struct NodeStateStore {
     sources: Vec<Arc<dyn StateSource>>,
     /// Notified when the state must be read again.
     pub changes: StateChanges,
-    current: SharedValue<Option<NodeFacts>>,
+    current: SharedValue<Option<Arc<NodeFacts>>>,
 }
 
 impl Default for NodeStateStore {
@@ -39,13 +39,13 @@ impl NodeStateStore {
     }
 
     /// The state; `None` until it was read once. The same value until something changes.
-    pub fn current(&self) -> Arc<Option<NodeFacts>> {
-        self.current.get()
+    pub fn current(&self) -> Option<Arc<NodeFacts>> {
+        Option::clone(&self.current.get())
     }
 
     /// Whether the sources have not been read yet.
     pub fn is_pending(&self) -> bool {
-        !self.sources.is_empty() && self.current.get().is_none()
+        !self.sources.is_empty() && self.current().is_none()
     }
 
     /// A state that exceeds the limits counts as empty. Blocks.
@@ -60,11 +60,11 @@ impl NodeStateStore {
             Ok(state) => (state, None),
             Err(error) => (NodeFacts::default(), Some(error)),
         };
-        if (*self.current.get()).as_ref() != Some(&state) {
+        if self.current().as_deref() != Some(&state) {
             if let Some(error) = error {
                 tracing::warn!(%error, "cannot use the state of the node; its record has none");
             }
-            self.current.set(Some(state));
+            self.current.set(Some(Arc::new(state)));
         }
     }
 }
@@ -135,17 +135,17 @@ mod tests {
     fn equal_state_is_the_same_value() {
         let system = FakeSystem::new();
         let store = NodeStateStore::new(vec![Arc::new(SshStateSource)], StateChanges::default());
-        assert_eq!(*store.current(), None);
+        assert_eq!(store.current(), None);
         // Nothing is published before the first read, unless there is nothing to read.
         assert!(store.is_pending() && !NodeStateStore::default().is_pending());
         store.refresh(&system);
         assert!(!store.is_pending());
-        let known = store.current();
-        assert_eq!(*known, Some(NodeFacts::default()));
+        let known = store.current().unwrap();
+        assert_eq!(*known, NodeFacts::default());
         store.refresh(&system);
-        assert!(Arc::ptr_eq(&known, &store.current()));
+        assert!(Arc::ptr_eq(&known, &store.current().unwrap()));
         system.add_file("/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa BBBB\n");
         store.refresh(&system);
-        assert!(!Arc::ptr_eq(&known, &store.current()));
+        assert!(!Arc::ptr_eq(&known, &store.current().unwrap()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_ddl::AgentDdl;
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, NodeFacts};
 use muster_node::config::RegistrationConfig;
 use muster_node::core::DaemonCore;
 use muster_wire::compressed::CompressedJsonError;
@@ -96,15 +96,21 @@ pub(super) fn build_content(
 ) -> NodeContent {
     let agents = core.offer.registry.get().agent_ddls();
     let version = |ddl: &Arc<AgentDdl>| (ddl.name().to_owned(), ddl.metadata().version.clone());
-    NodeContent {
+    let mut content = NodeContent {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         collectives: core.node.collectives.clone(),
         agents: agents.iter().map(version).collect(),
         classes: core.node.classes.are_known().then(|| core.node.classes.current().to_vec()),
-        facts: selection.published(&core.node.facts.current()),
         heartbeat_seconds,
-        state: Option::clone(&core.node.state.current()),
+        ..NodeContent::default()
+    };
+    for (field, map) in core.node.current_maps().iter() {
+        let Some(map) = map else { continue };
+        let is_facts = field == MapField::Facts;
+        let map = if is_facts { selection.published(map) } else { NodeFacts::clone(map) };
+        content.set_map(field, map);
     }
+    content
 }
 
 /// The largest facts with their sizes as JSON, for an error.

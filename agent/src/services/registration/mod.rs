@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use muster_api::base::error_chain;
 use muster_bus::{Bucket, BucketError, Bus, BusEvent, Bytes, ReconnectBackoff};
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, MapFields, NodeFacts};
 use muster_host::AgentRegistry;
 use muster_node::config::{Config, RegistrationConfig};
 use muster_node::core::DaemonCore;
@@ -67,8 +67,7 @@ struct PublishedRecord {
 /// The parts of the node's state whose change may change the record.
 #[derive(Clone)]
 struct StateParts {
-    facts: Arc<NodeFacts>,
-    state: Arc<Option<NodeFacts>>,
+    maps: MapFields<Option<Arc<NodeFacts>>>,
     classes: Arc<[String]>,
     agents: Arc<AgentRegistry>,
     token: Arc<str>,
@@ -77,8 +76,7 @@ struct StateParts {
 impl StateParts {
     fn of_core(core: &DaemonCore) -> Self {
         Self {
-            facts: core.node.facts.current(),
-            state: core.node.state.current(),
+            maps: core.node.current_maps(),
             classes: core.node.classes.current(),
             agents: core.offer.registry.get(),
             token: core.trust.signer.token(),
@@ -87,8 +85,10 @@ impl StateParts {
 
     /// Whether nothing was replaced. The parts are replaced as a whole.
     fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.facts, &other.facts)
-            && Arc::ptr_eq(&self.state, &other.state)
+        let is_same_map = |(field, map): (MapField, &Option<Arc<NodeFacts>>)| {
+            map.as_ref().map(Arc::as_ptr) == other.maps.get(field).as_ref().map(Arc::as_ptr)
+        };
+        self.maps.iter().all(is_same_map)
             && Arc::ptr_eq(&self.classes, &other.classes)
             && Arc::ptr_eq(&self.agents, &other.agents)
             && Arc::ptr_eq(&self.token, &other.token)

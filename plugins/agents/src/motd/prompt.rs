@@ -25,7 +25,7 @@ pub(crate) fn prompt_status(
         Some(PromptSegment { color: options.prompt_colors.get(&value).copied(), text })
     });
     let lines = blocks.iter().flat_map(|block| block.lines());
-    let state = (*node.state).as_ref().map(NodeFacts::as_map);
+    let state = node.state.as_deref().map(NodeFacts::as_map);
     PromptStatus {
         segments: segments.collect(),
         roles: lines.filter_map(prompt_word).take(MAX_WORDS).collect(),
@@ -73,8 +73,6 @@ fn scalar_text(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use muster_contract::motd::TerminalColor;
     use serde_json::json;
 
@@ -105,7 +103,7 @@ mod tests {
             "again-pending",
         ];
         assert_eq!(status.warnings, expected);
-        let unknown = NodeSnapshot { state: Arc::new(None), ..node };
+        let unknown = NodeSnapshot { state: None, ..node };
         assert_eq!(prompt_status(&options, &unknown, &[]).warnings, [""; 0]);
     }
 }

@@ -37,7 +37,7 @@ pub struct NodeSnapshot {
     /// Its classes, lower case: the same ones that discovery uses.
     pub classes: Arc<[String]>,
     /// The state of its subsystems; `None` while it is unknown.
-    pub state: Arc<Option<NodeFacts>>,
+    pub state: Option<Arc<NodeFacts>>,
 }
 
 impl NodeSnapshot {
@@ -56,7 +56,7 @@ impl NodeSnapshot {
             identity: self.identity.clone(),
             facts: self.facts.as_map().clone(),
             classes: self.classes.to_vec(),
-            state: (*self.state).as_ref().map(|state| state.as_map().clone()).unwrap_or_default(),
+            state: self.state.as_ref().map(|state| state.as_map().clone()).unwrap_or_default(),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn snapshot(facts: &Value, classes: &[&str], state: &Value) -> NodeSn
         identity: "db1.example.net".to_owned(),
         facts: Arc::new(NodeFacts::from_value(facts.clone()).unwrap()),
         classes: classes.into(),
-        state: Arc::new(Some(NodeFacts::from_value(state.clone()).unwrap())),
+        state: Some(Arc::new(NodeFacts::from_value(state.clone()).unwrap())),
     }
 }
 

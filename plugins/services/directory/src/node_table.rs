@@ -227,14 +227,13 @@ impl NodeTable {
     ) -> T {
         let maps = MapFields::new(|field| self.wanted_map(node, field, wanted.get(field)));
         let no_facts = NodeFacts::default();
-        let mut view = NodeView::new(node.identity.as_str(), &no_facts)
-            .with_classes(node.classes_known.then_some(&*node.classes))
-            .with_agents(&node.agents)
-            .with_collectives(&node.collectives);
-        for (field, map) in maps.iter() {
-            view = view.with_map(field, map.as_ref());
-        }
-        evaluate(&view)
+        evaluate(
+            &NodeView::new(node.identity.as_str(), &no_facts)
+                .with_classes(node.classes_known.then_some(&*node.classes))
+                .with_agents(&node.agents)
+                .with_collectives(&node.collectives)
+                .with_maps(&maps),
+        )
     }
 
     /// The nodes for which a condition may hold.

@@ -6,6 +6,8 @@
 pub mod facts;
 pub mod path;
 
+use std::borrow::Borrow;
+
 pub use facts::{NodeFacts, NodeFactsError};
 pub use path::{FactPath, FactPathError};
 
@@ -32,7 +34,7 @@ impl MapField {
 }
 
 /// Something for each field.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct MapFields<T> {
     facts: T,
     state: T,
@@ -113,6 +115,13 @@ impl<'a> NodeView<'a> {
             MapField::Facts => Self { facts: map.unwrap_or(self.facts), ..self },
             MapField::State => Self { state: map, ..self },
         }
+    }
+
+    /// All fields that are maps; `None` for those that are unknown.
+    #[must_use]
+    pub fn with_maps<M: Borrow<NodeFacts>>(self, maps: &'a MapFields<Option<M>>) -> Self {
+        maps.iter()
+            .fold(self, |view, (field, map)| view.with_map(field, map.as_ref().map(Borrow::borrow)))
     }
 
     /// The node's name.

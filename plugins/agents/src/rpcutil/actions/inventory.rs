@@ -19,7 +19,7 @@ pub(crate) fn collect_inventory(
         agents: agent_names(cx),
         facts: cx.node.facts().as_map().clone(),
         classes: cx.node.classes().to_vec(),
-        state: cx.node.state().as_ref().as_ref().map(|state| state.as_map().clone()),
+        state: cx.node.state().map(|state| state.as_map().clone()),
         version: super::VERSION.to_owned(),
         main_collective: collectives.first().cloned(),
         collectives,
