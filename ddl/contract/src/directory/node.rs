@@ -101,6 +101,18 @@ pub struct DirectoryShowOutput {
     pub freshness: DirectoryFreshness,
 }
 
+impl DirectoryShowOutput {
+    /// The maps of the node's record by name, the facts first.
+    pub fn maps(&self) -> [(&'static str, &Map<String, Value>); 2] {
+        [("facts", &self.facts), ("state", &self.state)]
+    }
+
+    /// The maps of the node's record by name, to change them.
+    pub fn maps_mut(&mut self) -> [(&'static str, &mut Map<String, Value>); 2] {
+        [("facts", &mut self.facts), ("state", &mut self.state)]
+    }
+}
+
 /// Leave out a missing node, until it runs again.
 #[derive(Debug, JsonSchema)]
 pub struct DirectoryForget;

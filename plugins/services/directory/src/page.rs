@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use muster_contract::directory::{DirectoryNodeRow, DirectoryShowOutput};
 use serde::Serialize;
-use serde_json::Map;
 
 use crate::query::FoundNodes;
 
@@ -57,8 +56,10 @@ pub(crate) fn fit_row(row: DirectoryNodeRow) -> (DirectoryNodeRow, usize) {
 pub(crate) fn fit_node(output: &mut DirectoryShowOutput) {
     let bytes = json_bytes(output);
     if bytes > MAX_PAGE_BYTES {
-        (output.classes, output.facts, output.state) = (None, Map::new(), Map::new());
-        output.ssh_host_keys = Vec::new();
+        (output.classes, output.ssh_host_keys) = (None, Vec::new());
+        for (_, map) in output.maps_mut() {
+            map.clear();
+        }
         output.node.problem = Some(describe_excess(bytes));
     }
 }

@@ -95,11 +95,13 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
     ];
     rows.extend(node.problem.iter().map(|problem| ["problem".to_owned(), problem.clone()]));
     rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
-    // The host keys are above.
-    let states = output.state.iter().filter(|(name, _)| name.as_str() != "ssh");
-    rows.extend(states.map(|(name, value)| [format!("state {name}"), compact_value(value)]));
-    let facts = output.facts.iter();
-    rows.extend(facts.map(|(name, value)| [format!("fact {name}"), compact_value(value)]));
+    // The facts come last, because they are the most.
+    for (map_name, map) in output.maps().into_iter().rev() {
+        let label = if map_name == "facts" { "fact" } else { map_name };
+        // The host keys are above.
+        let values = map.iter().filter(|(name, _)| (map_name, name.as_str()) != ("state", "ssh"));
+        rows.extend(values.map(|(name, value)| [format!("{label} {name}"), compact_value(value)]));
+    }
     Table::default().rows(rows).render(UNLIMITED_WIDTH)
 }
 
