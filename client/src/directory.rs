@@ -11,6 +11,7 @@ use muster_contract::directory::{
     DirectoryQueryInput, DirectoryShow, DirectoryShowInput, DirectoryShowOutput,
 };
 use muster_filter::NodeFilter;
+use muster_filter::state::{MapField, NodeFacts};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_history::NodeHistory;
 use muster_wire::node_record::{NodeContent, NodeRecord};
@@ -280,16 +281,18 @@ pub fn is_record_authentic(
     let Ok(record) = fleet.client.open_record(node, record.as_bytes()) else { return false };
     let Ok(content) = record.decode_content() else { return false };
     let collectives = content.collectives.iter().map(SubjectName::as_str);
+    let unknown = NodeFacts::default();
+    let signed_map =
+        |field: MapField| (field.as_str(), content.map(field).unwrap_or(&unknown).as_map());
     output.node.node == node.as_str()
         && output.node.version == content.version
         && collectives.eq(output.node.collectives.iter().map(String::as_str))
         && output.record_time == record.time
-        && content.facts.as_map() == &output.facts
         && content.classes == output.classes
         && output.node.classes == content.classes.as_ref().map_or(0, Vec::len)
         && content.agents == output.agents
         && content.ssh_host_keys() == output.ssh_host_keys
-        && content.state.unwrap_or_default().as_map() == &output.state
+        && MapField::ALL.into_iter().map(signed_map).eq(output.maps())
 }
 
 /// The nodes that match the filter of the query, from as many pages as there are.

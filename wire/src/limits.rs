@@ -31,15 +31,6 @@ pub const MAX_RECORD_AGENTS: usize = 1000;
 /// Most classes in a record.
 pub const MAX_RECORD_CLASSES: usize = 10_000;
 
-/// Most top-level facts in a record, and most names in its state.
-pub const MAX_RECORD_FACTS: usize = 5000;
-
-/// Largest facts in a record, in bytes as accounted by `NodeFacts`: keys, texts, and 8 for each value.
-pub const MAX_RECORD_FACT_BYTES: usize = 256 * 1024;
-
-/// Largest state of subsystems in a record, in bytes as accounted by `NodeFacts`.
-pub const MAX_RECORD_STATE_BYTES: usize = 128 * 1024;
-
 /// Bytes at the beginning of a record's content from which version and collectives are read if the content is refused.
 pub const MAX_RECORD_HEAD_BYTES: usize = 64 * 1024;
 

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use muster_filter::state::{MapField, NodeFacts};
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -73,9 +74,9 @@ pub struct NodeContent {
     pub facts: NodeFacts,
     /// Seconds between two heartbeats.
     pub heartbeat_seconds: u32,
-    /// State of subsystems, by name: `puppet`, `ledger`, `ssh`; absent while it is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<NodeFacts>,
+    /// The other maps, each as a field with its name, such as `state`; absent while they are unknown.
+    #[serde(flatten, deserialize_with = "read_optional_maps")]
+    pub optional_maps: BTreeMap<MapField, NodeFacts>,
 }
 
 impl NodeRecord {
@@ -119,23 +120,23 @@ impl NodeRecord {
 impl NodeContent {
     /// A field that is a map; `None` while it is unknown.
     pub fn map(&self, field: MapField) -> Option<&NodeFacts> {
-        match field {
-            MapField::Facts => Some(&self.facts),
-            MapField::State => self.state.as_ref(),
-        }
+        if field == MapField::Facts { Some(&self.facts) } else { self.optional_maps.get(&field) }
     }
 
-    /// Sets a field that is a map.
-    pub fn set_map(&mut self, field: MapField, map: NodeFacts) {
-        match field {
-            MapField::Facts => self.facts = map,
-            MapField::State => self.state = Some(map),
+    /// The content with this map.
+    #[must_use]
+    pub fn with_map(mut self, field: MapField, map: NodeFacts) -> Self {
+        if field == MapField::Facts {
+            self.facts = map;
+        } else {
+            self.optional_maps.insert(field, map);
         }
+        self
     }
 
     /// The public host keys of sshd in the state.
     pub fn ssh_host_keys(&self) -> Vec<String> {
-        ssh_host_keys(self.state.as_ref())
+        ssh_host_keys(self.map(MapField::State))
     }
 
     /// The digest of the whole content.
@@ -145,6 +146,21 @@ impl NodeContent {
         let (short, _) = digest.split_at(DIGEST_BYTES);
         Ok(STANDARD_NO_PAD.encode(short))
     }
+}
+
+/// Reads the maps that this version knows. Other fields are ignored, so that records of later versions can be read.
+fn read_optional_maps<'de, D: Deserializer<'de>>(
+    source: D,
+) -> Result<BTreeMap<MapField, NodeFacts>, D::Error> {
+    let mut fields = Map::deserialize(source)?;
+    let known = MapField::optional().filter_map(|field| {
+        let value = fields.remove(field.as_str())?;
+        (!value.is_null()).then_some((field, value))
+    });
+    let parse = |(field, value)| {
+        NodeFacts::from_value(value).map(|map| (field, map)).map_err(D::Error::custom)
+    };
+    known.map(parse).collect()
 }
 
 /// The public host keys of sshd in the state of a node, type and key.
@@ -194,6 +210,20 @@ mod tests {
         let record = NodeRecord::new(sender, 5, &content(), &stable).unwrap();
         assert_eq!(record.digest, stable.digest().unwrap());
         assert_ne!(record.digest, content().digest().unwrap());
+    }
+
+    #[test]
+    fn maps_are_fields_and_unknown_fields_are_ignored() {
+        let state = NodeFacts::from_value(json!({"ssh": {}})).unwrap();
+        let known = content().with_map(MapField::State, state);
+        let text = serde_json::to_string(&known).unwrap();
+        assert!(text.ends_with(r#""heartbeat_seconds":60,"state":{"ssh":{}}}"#), "{text}");
+        let later = text.replacen('{', r#"{"later":{"a":[1.5]},"#, 1);
+        assert_eq!(serde_json::from_str::<NodeContent>(&later).unwrap(), known);
+        let unknown = text.replace(r#"{"ssh":{}}"#, "null");
+        assert_eq!(serde_json::from_str::<NodeContent>(&unknown).unwrap(), content());
+        let invalid = text.replace(r#"{"ssh":{}}"#, "7");
+        serde_json::from_str::<NodeContent>(&invalid).unwrap_err();
     }
 
     #[test]

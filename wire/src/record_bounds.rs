@@ -1,13 +1,12 @@
 //! What the content of a node's record may have, so that one node's record costs an instance of the directory a bounded amount of memory, and what is
 //! still read of a record that has more.
 
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, MapFieldDefinition};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::identity::SubjectName;
 use crate::limits::{
     MAX_NAME_BYTES, MAX_RECORD_AGENTS, MAX_RECORD_CLASSES, MAX_RECORD_COLLECTIVES,
-    MAX_RECORD_FACT_BYTES, MAX_RECORD_FACTS, MAX_RECORD_STATE_BYTES,
 };
 use crate::node_record::NodeContent;
 
@@ -15,11 +14,11 @@ use crate::node_record::NodeContent;
 const USUAL_HEARTBEAT_SECONDS: u32 = 60;
 
 /// A record has more than the directory keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it has {found} {what}; at most {limit} are accepted")]
 pub struct RecordBoundError {
     /// What there is too much of.
-    pub what: &'static str,
+    pub what: String,
     /// How much there is.
     pub found: usize,
     /// The bound.
@@ -32,7 +31,6 @@ impl NodeContent {
     /// # Errors
     /// Names the first part that exceeds its bound.
     pub fn check_bounds(&self) -> Result<(), RecordBoundError> {
-        let state = self.state.as_ref();
         let versions = [&self.version].into_iter().chain(self.agents.values());
         let longest = versions.chain(self.agents.keys()).map(String::len).max();
         for (what, found, limit) in [
@@ -40,14 +38,15 @@ impl NodeContent {
             ("agents", self.agents.len(), MAX_RECORD_AGENTS),
             ("bytes in a name or version of an agent", longest.unwrap_or(0), MAX_NAME_BYTES * 2),
             ("classes", self.classes.as_ref().map_or(0, Vec::len), MAX_RECORD_CLASSES),
-            ("facts", self.facts.len(), MAX_RECORD_FACTS),
-            ("bytes of facts", self.facts.accounted_bytes(), MAX_RECORD_FACT_BYTES),
-            ("names in the state", state.map_or(0, NodeFacts::len), MAX_RECORD_FACTS),
-            ("bytes of state", state.map_or(0, NodeFacts::accounted_bytes), MAX_RECORD_STATE_BYTES),
         ] {
-            if found > limit {
-                return Err(RecordBoundError { what, found, limit });
-            }
+            check_bound(what, found, limit)?;
+        }
+        for field in MapField::ALL {
+            let Some(map) = self.map(field) else { continue };
+            let MapFieldDefinition { name, names_text, max_names, max_bytes, .. } =
+                field.definition();
+            check_bound(names_text, map.len(), *max_names)?;
+            check_bound(&format!("bytes of {name}"), map.accounted_bytes(), *max_bytes)?;
         }
         Ok(())
     }
@@ -61,6 +60,13 @@ impl NodeContent {
         head.version.truncate(head.version.floor_char_boundary(MAX_NAME_BYTES));
         head
     }
+}
+
+fn check_bound(what: &str, found: usize, limit: usize) -> Result<(), RecordBoundError> {
+    if found > limit {
+        return Err(RecordBoundError { what: what.to_owned(), found, limit });
+    }
+    Ok(())
 }
 
 /// Reads the names in order, until the text ends.
@@ -116,6 +122,7 @@ impl<'de> Visitor<'de> for FirstNames<'_> {
 
 #[cfg(test)]
 mod tests {
+    use muster_filter::state::NodeFacts;
     use serde_json::json;
 
     use super::*;
@@ -129,9 +136,6 @@ mod tests {
         let collectives =
             |count| names(count).iter().map(|name| SubjectName::parse(name).unwrap()).collect();
         let facts = |value| NodeFacts::from_value(value).unwrap();
-        let large = "x".repeat(MAX_RECORD_FACT_BYTES);
-        let many =
-            || names(MAX_RECORD_FACTS + 1).into_iter().map(|name| (name, json!(0))).collect();
         let agents = |count| names(count).into_iter().map(|name| (name, String::new())).collect();
         let none = NodeContent::default;
         assert_eq!(none().check_bounds(), Ok(()));
@@ -150,13 +154,22 @@ mod tests {
             (NodeContent { classes: Some(names(MAX_RECORD_CLASSES + 1)), ..none() }, "classes"),
             (NodeContent { agents: agents(MAX_RECORD_AGENTS + 1), ..none() }, "agents"),
             (NodeContent { version: "1".repeat(129), ..none() }, "bytes in a name"),
-            (NodeContent { facts: facts(json!({"a": large})), ..none() }, "bytes of facts"),
-            (NodeContent { facts: NodeFacts::from_map(many()).unwrap(), ..none() }, "facts"),
-            (NodeContent { state: Some(facts(json!({"a": large}))), ..none() }, "bytes of state"),
         ] {
             let error = content.check_bounds().unwrap_err();
             assert!(error.what.starts_with(what), "{error}");
             assert!(error.to_string().contains(&error.limit.to_string()), "{error}");
+        }
+        for field in MapField::ALL {
+            let MapFieldDefinition { name, names_text, max_names, max_bytes, .. } =
+                field.definition();
+            let many = names(max_names + 1).into_iter().map(|name| (name, json!(0))).collect();
+            let large = facts(json!({"a": "x".repeat(*max_bytes)}));
+            for (map, what) in [
+                (NodeFacts::from_map(many).unwrap(), (*names_text).to_owned()),
+                (large, format!("bytes of {name}")),
+            ] {
+                assert_eq!(none().with_map(field, map).check_bounds().unwrap_err().what, what);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_bus::{Bus, Bytes};
-use muster_filter::state::NodeFacts;
+use muster_filter::state::{MapField, NodeFacts};
 use muster_tests::command::describe_output;
 use muster_tests::memory::anonymous_kib;
 use muster_tests::organisation::connect;
@@ -175,8 +175,9 @@ async fn records_within_the_bounds_never_exceed_an_answer() {
     let fleet = PoisonedFleet::start().await;
     let large = |letter: &str| json!(letter.repeat(250_000));
     // Together larger than an answer, and with all fields larger than a page.
-    let state = Some(facts(json!({"x": "y".repeat(120_000)})));
-    let poison = NodeContent { facts: facts(json!({"big": large("a")})), state, ..content() };
+    let state = facts(json!({"x": "y".repeat(120_000)}));
+    let poison = NodeContent { facts: facts(json!({"big": large("a")})), ..content() };
+    let poison = poison.with_map(MapField::State, state);
     fleet.put(&poison).await;
     fleet.fleet.await_present(&[HONEST[0], HONEST[1], THIEF]).await;
     fleet.check_lists(&[HONEST[0], HONEST[1], THIEF]).await;

@@ -63,7 +63,7 @@ pub(super) struct PromptParts {
 
 impl PromptParts {
     pub(super) fn of(content: &NodeContent) -> Result<Self, CompressedJsonError> {
-        let state = content.state.as_ref();
+        let state = content.map(MapField::State);
         let puppet = state.and_then(|state| state.get("puppet"));
         let value = |names: &[&str]| names.iter().try_fold(puppet?, |value, name| value.get(name));
         let of_subsystem = |name: &str| Some((name.to_owned(), state?.get(name)?.clone()));
@@ -72,9 +72,10 @@ impl PromptParts {
             PROMPT_SUBSYSTEMS.into_iter().filter_map(of_subsystem).collect();
         let puppet_values = PROMPT_PUPPET_VALUES.into_iter().filter_map(of_puppet).collect();
         prompt.insert("puppet".to_owned(), Value::Object(puppet_values));
-        let reduced = NodeContent { state: NodeFacts::from_map(prompt).ok(), ..content.clone() };
+        // Fewer values than in the state are within the limits.
+        let prompt = NodeFacts::from_map(prompt).unwrap_or_default();
         Ok(Self {
-            digest: reduced.digest()?,
+            digest: content.clone().with_map(MapField::State, prompt).digest()?,
             ended: value(&["last_run", "ended"]).cloned(),
             is_applying: value(&["applying"]) == Some(&Value::Bool(true)),
         })
@@ -108,7 +109,7 @@ pub(super) fn build_content(
         let Some(map) = map else { continue };
         let is_facts = field == MapField::Facts;
         let map = if is_facts { selection.published(map) } else { NodeFacts::clone(map) };
-        content.set_map(field, map);
+        content = content.with_map(field, map);
     }
     content
 }
@@ -125,7 +126,7 @@ pub(super) fn largest_facts(content: &NodeContent) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_filter::state::NodeFacts;
+    use muster_filter::state::{MapField, NodeFacts};
     use muster_wire::node_record::NodeContent;
     use serde_json::{Value, json};
 
@@ -133,7 +134,7 @@ mod tests {
 
     fn parts(state: &Value) -> PromptParts {
         let state = NodeFacts::from_map(state.as_object().unwrap().clone()).unwrap();
-        PromptParts::of(&NodeContent { state: Some(state), ..NodeContent::default() }).unwrap()
+        PromptParts::of(&NodeContent::default().with_map(MapField::State, state)).unwrap()
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod budget;
 mod content;
 mod fact_patterns;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -210,9 +211,9 @@ impl NodeRegistration {
         Ok(opened.ok())
     }
 
-    /// The content of a record without facts that always change and the state of subsystems.
+    /// The content of a record without facts that always change and without the optional maps.
     fn base_of(&self, record: &NodeRecord) -> Result<NodeContent, CompressedJsonError> {
-        Ok(without_state(&self.selection.stable(&record.decode_content()?)))
+        Ok(without_optional_maps(&self.selection.stable(&record.decode_content()?)))
     }
 
     fn prompt_parts_of(&self, record: &NodeRecord) -> Result<PromptParts, CompressedJsonError> {
@@ -287,7 +288,7 @@ impl NodeRegistration {
         let time = self.core.now().max(last_time + 1);
         let record = NodeRecord::new(identity, time, &content, &stable)
             .map_err(RegistrationError::Encode)?;
-        let base = without_state(&stable);
+        let base = without_optional_maps(&stable);
         let prompt = PromptParts::of(&stable).map_err(RegistrationError::Encode)?;
         if let Some(published) = self.published.as_ref().filter(|_| !is_refresh_due) {
             let is_same = !prompt.differ_from(&published.prompt)
@@ -359,8 +360,9 @@ impl NodeRegistration {
     }
 }
 
-fn without_state(content: &NodeContent) -> NodeContent {
-    NodeContent { state: None, ..content.clone() }
+/// What of a content has a history.
+fn without_optional_maps(content: &NodeContent) -> NodeContent {
+    NodeContent { optional_maps: BTreeMap::new(), ..content.clone() }
 }
 
 /// Waits for the next connection, which may be to a broker with another bucket.

@@ -294,8 +294,8 @@ impl NodeTable {
         let maps = MapFields::new(|field| {
             Some(self.maps.get_mut(field).insert(number, content.map(field)?))
         });
-        let run_end = read_run_end(content.state.as_ref());
-        let barriers = read_barriers(content.state.as_ref()).into();
+        let run_end = read_run_end(content.map(MapField::State));
+        let barriers = read_barriers(content.map(MapField::State)).into();
         let (agents, agent_versions): (Vec<_>, Vec<_>) = content.agents.into_iter().unzip();
         let collectives = content.collectives.iter().map(SubjectName::to_string).collect();
         let version = Arc::<str>::from(content.version);

@@ -151,19 +151,21 @@ impl DirectoryState {
     pub(crate) fn show(&self, name: &Identity, now: Instant) -> Option<DirectoryShowOutput> {
         let node = self.table.get(name)?;
         let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
-        let node_state = self.table.map_of(node, MapField::State).unwrap_or_default();
-        Some(DirectoryShowOutput {
+        let mut output = DirectoryShowOutput {
             node: self.row(node, &[], now),
             classes: node.classes_known.then(|| node.classes.to_vec()),
             agents: agents.collect(),
-            facts: self.table.map_of(node, MapField::Facts).unwrap_or_default().into_map(),
-            ssh_host_keys: ssh_host_keys(Some(&node_state)),
-            state: node_state.into_map(),
+            ssh_host_keys: ssh_host_keys(self.table.map_of(node, MapField::State).as_ref()),
             record_time: node.record_time,
             revision: node.revision,
-            record: None,
             freshness: self.freshness(now),
-        })
+            ..DirectoryShowOutput::default()
+        };
+        for (name, shown) in output.maps_mut() {
+            let map = MapField::from_name(name).and_then(|field| self.table.map_of(node, field));
+            *shown = map.unwrap_or_default().into_map();
+        }
+        Some(output)
     }
 }
 

@@ -14,8 +14,7 @@ pub struct ValuePath {
 impl ValuePath {
     pub fn parse(text: &str) -> Result<Self, FactPathError> {
         let (name, below) = text.split_once('.').unwrap_or_default();
-        let mut others = MapField::ALL.into_iter().filter(|field| *field != MapField::Facts);
-        let other = others.find(|field| field.as_str() == name);
+        let other = MapField::optional().find(|field| field.as_str() == name);
         let (field, rest) = other.map_or((MapField::Facts, text), |field| (field, below));
         FactPath::parse(rest).map(|path| Self { field, path })
     }

@@ -34,6 +34,7 @@ use usage::QueryUsage;
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
 use super::limits::MAX_QUERY_BYTES;
+use super::state::MapField;
 use super::text::join_phrases;
 
 /// A checked query. `Display` prints its canonical text.
@@ -138,6 +139,16 @@ impl DocumentQuery {
         let head = "| operator | true if the field | for a missing field |\n|---|---|---|\n";
         let fields = operators::FIELD_REFERENCE.concat();
         format!("{head}{fields}{}", clause::CLAUSE_REFERENCE)
+    }
+
+    /// The fields of a node's document and the form of their values, for the reference.
+    pub fn document_outline() -> String {
+        let fields = path::document_fields().map(|name| match MapField::from_name(name) {
+            Some(_) => format!("{name}: {{ ... }}"),
+            None if name == "identity" => format!("{name}: \"db1.acme.net\""),
+            None => format!("{name}: [ ... ]"),
+        });
+        format!("{{ {} }}\n", fields.collect::<Vec<_>>().join(", "))
     }
 
     /// Whether the query has no conditions, so that every node matches, such as `{}`.

@@ -9,11 +9,10 @@ use crate::state::{FactPath, MapField};
 use crate::term::read_path;
 use crate::text::join_phrases;
 
-/// The fields of a node's document, in the order in which errors list them.
-fn document_fields() -> impl Iterator<Item = &'static str> {
-    let maps = MapField::ALL.into_iter().filter(|field| *field != MapField::Facts);
+/// The fields of a node's document, in the order in which errors and the reference list them.
+pub(super) fn document_fields() -> impl Iterator<Item = &'static str> {
     let fixed = ["identity", "facts", "classes", "agents", "collectives"];
-    fixed.into_iter().chain(maps.map(MapField::as_str))
+    fixed.into_iter().chain(MapField::optional().map(MapField::as_str))
 }
 
 /// A path of a query.
@@ -56,8 +55,7 @@ impl DocumentPath {
             "classes" => NameField::Classes,
             "collectives" => NameField::Collectives,
             _ => {
-                let map = MapField::ALL.into_iter().find(|map| map.as_str() == field);
-                return match map {
+                return match MapField::from_name(field) {
                     Some(map) => path().map(|path| Self::Map(map, path)),
                     None => Err(unknown_field(field)),
                 };

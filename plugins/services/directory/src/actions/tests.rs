@@ -1,8 +1,10 @@
 //! Answers about many nodes stay below the limit of a reply, and their pages have all nodes.
 
+use muster_filter::state::{MapField, NodeFacts};
 use muster_wire::identity::SubjectName;
 use muster_wire::node_record::{NodeContent, NodeRecord};
 use serde::Serialize;
+use serde_json::json;
 
 use super::*;
 
@@ -65,6 +67,21 @@ fn pages_fit_into_a_reply_and_have_all_nodes() {
     let later = start + Duration::from_secs(200);
     let (found_names, pages) = read_pages(|input| find(&handle, input, later).unwrap(), found);
     assert_eq!((found_names, pages > 2), (names, true));
+}
+
+#[test]
+fn shown_node_has_each_map_of_its_record() {
+    let map_of = |field: MapField| json!({"name": field.as_str()});
+    let content = MapField::ALL.into_iter().fold(NodeContent::default(), |content, field| {
+        content.with_map(field, NodeFacts::from_value(map_of(field)).unwrap())
+    });
+    let name = Identity::parse("db1").unwrap();
+    let record = NodeRecord::new(name.clone(), 1, &content, &content).unwrap();
+    let handle = DirectoryHandle::default();
+    handle.write().table.store(&record, content, 1, 2).unwrap();
+    let shown = handle.read().show(&name, Instant::now()).unwrap();
+    let shown = shown.maps().map(|(name, map)| (name, Value::Object(map.clone())));
+    assert_eq!(shown.to_vec(), MapField::ALL.map(|field| (field.as_str(), map_of(field))).to_vec());
 }
 
 /// A4.5: by default, nodes that were not seen for 3,600 s are hidden; `stale` shows them. The age is that of the receiver's monotonic clock.

@@ -74,7 +74,7 @@ impl NodeTable {
         };
         for field in MapField::ALL {
             if let Some(map) = self.map_of(node, field) {
-                content.set_map(field, map);
+                content = content.with_map(field, map);
             }
         }
         NodeCopy {

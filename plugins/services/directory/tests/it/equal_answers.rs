@@ -6,6 +6,7 @@ use muster_calls::DiscoveryQuery;
 use muster_calls::discovery::inventory::{FleetInventory, InventoryNode};
 use muster_directory::{NodeTable, find_nodes};
 use muster_filter::NodeFilter;
+use muster_filter::state::MapField;
 use muster_wire::identity::Identity;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -73,7 +74,7 @@ fn inventory_node(node: &RandomNode) -> InventoryNode {
         facts: node.content.facts.clone(),
         classes: node.classes.clone(),
         agents: node.agents.clone(),
-        state: node.content.state.clone(),
+        state: node.content.map(MapField::State).cloned(),
     }
 }
 

@@ -41,7 +41,7 @@ impl RandomNode {
             .with_classes(self.content.classes.as_deref())
             .with_agents(&self.agents)
             .with_collectives(&self.collectives)
-            .with_map(MapField::State, self.content.state.as_ref())
+            .with_map(MapField::State, self.content.map(MapField::State))
     }
 
     pub(crate) fn record(&self, time: u64) -> NodeRecord {
@@ -81,6 +81,7 @@ pub(crate) fn content() -> impl Strategy<Value = NodeContent> {
     (facts, classes, names(&AGENTS), any::<bool>(), states).prop_map(
         |(facts, classes, agents, is_second, state)| {
             let collectives = if is_second { &["muster", "second"][..] } else { &["muster"] };
+            let state = state.map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap());
             NodeContent {
                 version: "0.1.0".to_owned(),
                 collectives: collectives
@@ -91,7 +92,7 @@ pub(crate) fn content() -> impl Strategy<Value = NodeContent> {
                 classes: classes.map(|classes| classes.into_iter().collect()),
                 facts: NodeFacts::from_map(facts.into_iter().collect()).unwrap(),
                 heartbeat_seconds: 60,
-                state: state.map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap()),
+                optional_maps: state.map(|state| (MapField::State, state)).into_iter().collect(),
             }
         },
     )
