@@ -20,4 +20,4 @@ pub mod protocol;
 pub use agent_directory::{AgentChange, AgentDirectory, AgentFileProblem, ScanMode};
 pub use enforcement::describe_enforcement;
 pub use options::{ConfinementMode, ExternalAgentOptions, ExternalOptions};
-pub use process::SandboxHelper;
+pub use process::{SandboxHelper, SandboxedProgram};

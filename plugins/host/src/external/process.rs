@@ -46,6 +46,40 @@ impl SandboxHelper {
         let program = if running.exists() { running.to_owned() } else { std::env::current_exe()? };
         Ok(Self { program, arguments: vec!["exec-sandboxed".into()] })
     }
+
+    /// Starts a program that keeps running, with these as its standard input and error.
+    pub fn start(
+        &self,
+        plan: &SandboxPlan,
+        stdin: Stdio,
+        stderr: Stdio,
+    ) -> io::Result<SandboxedProgram> {
+        let child = self.spawn(&plan.to_argument()?, stdin, Stdio::null(), stderr)?;
+        let group = ProgramGroup::from_child(&child)?;
+        Ok(SandboxedProgram { _group: group, _child: child })
+    }
+
+    #[expect(clippy::disallowed_types, reason = "this crate is permitted to start processes")]
+    fn spawn(&self, plan: &str, stdin: Stdio, stdout: Stdio, stderr: Stdio) -> io::Result<Child> {
+        Command::new(&self.program)
+            .args(&self.arguments)
+            .arg(plan)
+            .env_clear()
+            .current_dir("/")
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0)
+            .spawn()
+    }
+}
+
+/// A program that keeps running. Its process group is killed on drop.
+#[derive(Debug)]
+pub struct SandboxedProgram {
+    // Killed before the child is dropped, and so before it can be reaped.
+    _group: ProgramGroup,
+    _child: Child,
 }
 
 /// The output of a group.
@@ -91,7 +125,8 @@ pub(super) async fn run_sandboxed(
     let start_error = |source| ProgramRunError::Start { program: plan.program.clone(), source };
     // Install the SIGCHLD handler before the child starts, so that no signal is missed.
     let child_signals = signal(SignalKind::child()).map_err(start_error)?;
-    let child = spawn_helper(helper, &plan.to_argument()?).map_err(start_error)?;
+    let (stdin, [stdout, stderr]) = (Stdio::null(), [Stdio::piped(), Stdio::piped()]);
+    let child = helper.spawn(&plan.to_argument()?, stdin, stdout, stderr).map_err(start_error)?;
     let group = ProgramGroup::from_child(&child).map_err(start_error)?;
     // The supervisor task outlives this future; dropping the guard makes it end the group.
     let stop = cancel.child_token();
@@ -103,21 +138,8 @@ pub(super) async fn run_sandboxed(
     }
 }
 
-#[expect(clippy::disallowed_types, reason = "this crate is permitted to start processes")]
-fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
-    Command::new(&helper.program)
-        .args(&helper.arguments)
-        .arg(plan)
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-}
-
 /// The process group of an unreaped child: the kernel does not reuse its id. Killed on drop.
+#[derive(Debug)]
 struct ProgramGroup {
     leader: Pid,
     reaped: bool,
