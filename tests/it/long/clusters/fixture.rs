@@ -97,6 +97,16 @@ impl GeneratedBroker {
             broker.start_server(number);
         }
         broker.push().await;
+        // Before all servers know each other, a push makes fewer replicas. The next one adds them.
+        poll_until_ok("the stores have three replicas", CLUSTER_TIMEOUT, async || {
+            let status = describe_output(&broker.rpc(&["broker", "status"]));
+            if !status.contains("of 3 replicas; `rpc org push`") {
+                return Ok(());
+            }
+            broker.push().await;
+            Err(status)
+        })
+        .await;
         broker
     }
 
