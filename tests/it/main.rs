@@ -8,6 +8,7 @@ mod architecture;
 mod book;
 mod bundles;
 mod catalog_lint;
+mod catalogs;
 mod certificate_authority;
 mod checks;
 mod choria;

@@ -1,0 +1,250 @@
+//! Puppet's compiler: a resident process of one environment at one commit, which forks for each compile.
+//!
+//! - `ruby/` beside this folder is the program. [`protocol`]: the lines that it and the caller exchange. `sandbox`: what it may access.
+//!
+//! The program has no credentials and no network, and reads nothing but Puppet, the environment and its own directory. It asks the caller for
+//! queries, over the socket of the compile.
+
+pub mod protocol;
+mod sandbox;
+
+use std::fs::{self, File};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use muster_files::read_prefix;
+use muster_host::external::{SandboxHelper, SandboxedProgram};
+use muster_host::sandbox::UnixAccount;
+use protocol::{
+    CompileOutcome, CompileReply, CompileRequest, CompilerLine, QueryAnswer, QueryLine,
+};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+
+/// A file of the Puppet module that Puppet servers use.
+macro_rules! module_file {
+    ($path:literal) => {
+        include_str!(concat!("../../../../../packaging/puppet/muster/lib/", $path))
+    };
+}
+
+/// The program's files, and the functions that ask the directory.
+const PROGRAM_FILES: [(&str, &str); 9] = [
+    ("compiler.rb", include_str!("../../ruby/compiler.rb")),
+    ("files.rb", include_str!("../../ruby/files.rb")),
+    ("hooks.rb", include_str!("../../ruby/hooks.rb")),
+    ("inputs.rb", include_str!("../../ruby/inputs.rb")),
+    ("recorder.rb", include_str!("../../ruby/recorder.rb")),
+    (
+        "modules/muster/lib/puppet/functions/load_node.rb",
+        module_file!("puppet/functions/load_node.rb"),
+    ),
+    (
+        "modules/muster/lib/puppet/functions/muster/nodes.rb",
+        module_file!("puppet/functions/muster/nodes.rb"),
+    ),
+    (
+        "modules/muster/lib/puppet/functions/search_nodes.rb",
+        module_file!("puppet/functions/search_nodes.rb"),
+    ),
+    (
+        "modules/muster/lib/puppet_x/muster/directory.rb",
+        module_file!("puppet_x/muster/directory.rb"),
+    ),
+];
+/// What the program wrote to its standard error; a start that failed is explained there.
+const LOG_FILE: &str = "compiler.log";
+const MAX_SHOWN_LOG_BYTES: u64 = 4096;
+/// Largest line from the program: a catalog with its inputs.
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+/// Most queries of one compile.
+const MAX_QUERIES: usize = 10_000;
+
+/// Where a compiler runs, and as whom.
+#[derive(Debug, Clone)]
+pub struct CompilerOptions {
+    /// The Ruby that has Puppet.
+    pub ruby: PathBuf,
+    /// The directory of environments, as Puppet's `environmentpath`; the compiler reads one of them.
+    pub environments: PathBuf,
+    pub environment: String,
+    /// A directory of its own, which the user of the compiler can enter.
+    pub state: PathBuf,
+    /// The user of the compiler; absent: the caller's.
+    pub user: Option<UnixAccount>,
+    pub limits: CompileLimits,
+}
+
+/// The limits of one compile.
+#[derive(Debug, Clone, Copy)]
+pub struct CompileLimits {
+    pub cpu_seconds: u64,
+    pub memory_bytes: u64,
+    /// From the request to the result. The first compile of a process also loads types and functions.
+    pub timeout: Duration,
+}
+
+impl Default for CompileLimits {
+    fn default() -> Self {
+        Self { cpu_seconds: 60, memory_bytes: 1024 * 1024 * 1024, timeout: Duration::from_mins(2) }
+    }
+}
+
+/// Why there is no result. A catalog that does not compile is a result.
+#[derive(Debug, thiserror::Error)]
+pub enum CompilerError {
+    #[error("cannot prepare {}", path.display())]
+    Prepare {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot start the compiler of environment {environment}")]
+    Start {
+        environment: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot send {node} to the compiler")]
+    Send {
+        node: String,
+        #[source]
+        source: io::Error,
+    },
+    /// The process of the compile was killed, by its limit of CPU time or memory, or failed to start.
+    #[error(
+        "the compile of {node} ended without a result: it exceeded {cpu_seconds} s of CPU time or {memory_mib} MiB, or failed{}",
+        shown_log(log)
+    )]
+    Ended { node: String, cpu_seconds: u64, memory_mib: u64, log: String },
+    #[error("the compile of {node} took longer than {} s", timeout.as_secs())]
+    Timeout { node: String, timeout: Duration },
+    #[error("the compiler answered the compile of {node} with an invalid line")]
+    Invalid {
+        node: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the compile of {node} asked more than {MAX_QUERIES} queries")]
+    Queries { node: String },
+}
+
+fn shown_log(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; it wrote:\n{log}") }
+}
+
+/// Answers the queries of manifests, from the directory.
+pub trait QuerySource: Sync {
+    /// The answer to a query: a path and parameters of the directory's HTTP API, as JSON.
+    fn answer(&self, query: &str) -> impl Future<Output = QueryAnswer> + Send;
+}
+
+/// A compiler that runs. It and all its compiles are killed on drop.
+#[derive(Debug)]
+pub struct Compiler {
+    control: StdUnixStream,
+    options: CompilerOptions,
+    _program: SandboxedProgram,
+}
+
+impl Compiler {
+    /// Starts the compiler of an environment. Whether Puppet is there and the environment can be read is known with the first result.
+    pub fn start(options: CompilerOptions, helper: &SandboxHelper) -> Result<Self, CompilerError> {
+        prepare_directory(&options)?;
+        let log = options.state.join(LOG_FILE);
+        let prepare = |source| CompilerError::Prepare { path: log.clone(), source };
+        let log_file = File::create(&log).map_err(prepare)?;
+        let start =
+            |source| CompilerError::Start { environment: options.environment.clone(), source };
+        let (control, theirs) = StdUnixStream::pair().map_err(start)?;
+        let plan = sandbox::build_plan(&options);
+        let program = helper
+            .start(&plan, Stdio::from(std::os::fd::OwnedFd::from(theirs)), log_file.into())
+            .map_err(start)?;
+        Ok(Self { control, options, _program: program })
+    }
+
+    /// Compiles one node. A compile that takes too long is not ended by this: drop the compiler, and start another.
+    pub async fn compile(
+        &self,
+        request: &CompileRequest<'_>,
+        queries: &impl QuerySource,
+    ) -> Result<CompileOutcome, CompilerError> {
+        let timeout = self.options.limits.timeout;
+        let compile = self.exchange(request, queries);
+        tokio::time::timeout(timeout, compile).await.unwrap_or_else(|_| {
+            Err(CompilerError::Timeout { node: request.node.to_owned(), timeout })
+        })
+    }
+
+    async fn exchange(
+        &self,
+        request: &CompileRequest<'_>,
+        queries: &impl QuerySource,
+    ) -> Result<CompileOutcome, CompilerError> {
+        let node = || request.node.to_owned();
+        let send = |source| CompilerError::Send { node: node(), source };
+        let invalid = |source| CompilerError::Invalid { node: node(), source };
+        let mut stream = self.connect().map_err(send)?;
+        let (read, mut write) = stream.split();
+        let mut read = BufReader::new(read);
+        let mut line = serde_json::to_vec(request).map_err(invalid)?;
+        for _ in 0..=MAX_QUERIES {
+            line.push(b'\n');
+            write.write_all(&line).await.map_err(send)?;
+            line.clear();
+            let end = (&mut read).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await;
+            if end.is_err() || !line.ends_with(b"\n") {
+                return Err(self.ended(node()));
+            }
+            match serde_json::from_slice(&line).map_err(invalid)? {
+                CompilerLine::Query(QueryLine { query }) => {
+                    line = serde_json::to_vec(&queries.answer(&query).await).map_err(invalid)?;
+                }
+                CompilerLine::Reply(reply) => return Ok(CompileReply::into_outcome(*reply)),
+            }
+        }
+        Err(CompilerError::Queries { node: node() })
+    }
+
+    /// A socket of a compile, whose other end the compiler has.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [theirs.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&self.control, &[IoSlice::new(b"\0")], &mut ancillary, SendFlags::NOSIGNAL)?;
+        ours.set_nonblocking(true)?;
+        UnixStream::from_std(ours)
+    }
+
+    fn ended(&self, node: String) -> CompilerError {
+        let CompileLimits { cpu_seconds, memory_bytes, .. } = self.options.limits;
+        let log = File::open(self.options.state.join(LOG_FILE));
+        let log = log.and_then(|file| read_prefix(file, MAX_SHOWN_LOG_BYTES)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).trim().to_owned();
+        CompilerError::Ended { node, cpu_seconds, memory_mib: memory_bytes / (1024 * 1024), log }
+    }
+}
+
+/// Writes the program's files, which its user can read, and makes the directory that it can write to.
+fn prepare_directory(options: &CompilerOptions) -> Result<(), CompilerError> {
+    for (name, text) in PROGRAM_FILES {
+        let path = options.state.join(name);
+        let written = fs::create_dir_all(path.parent().unwrap_or(&options.state))
+            .and_then(|()| fs::write(&path, text));
+        written.map_err(|source| CompilerError::Prepare { path, source })?;
+    }
+    let path = options.state.join(sandbox::WORK_DIRECTORY);
+    let owner = options.user.as_ref().map(|user| (user.uid, user.gid)).unzip();
+    let made = fs::create_dir_all(&path).and_then(|()| chown(&path, owner.0, owner.1));
+    made.map_err(|source| CompilerError::Prepare { path, source })
+}

@@ -1,0 +1,190 @@
+//! Digests of what a compile read of an environment's files.
+//!
+//! The paths come from a compiler, which untrusted code runs in: a path that leaves the environment counts as absent.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Mutex;
+
+use muster_files::{FileStamp, read_limited};
+use serde_json::Value;
+
+use super::values::digest_value;
+use super::{FileRead, InputDigest};
+
+/// Largest file of data whose keys are told apart; of a larger one, the whole counts.
+const MAX_DATA_BYTES: u64 = 16 * 1024 * 1024;
+/// Where code is, below the environment and below each module.
+const CODE_DIRECTORIES: [&str; 5] = ["manifests", "functions", "types", "lib", "plans"];
+/// Deepest directory that is followed.
+const MAX_DEPTH: usize = 64;
+
+/// A file of the environment that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {} of the environment", path.display())]
+pub struct CodeError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+/// The files of an environment at one commit, whose digests are remembered by inode, size and time.
+#[derive(Debug)]
+pub struct CodeDirectory {
+    root: PathBuf,
+    known: Mutex<HashMap<PathBuf, (FileStamp, InputDigest)>>,
+}
+
+impl CodeDirectory {
+    pub fn open(root: &Path) -> Result<Self, CodeError> {
+        let root =
+            root.canonicalize().map_err(|source| CodeError { path: root.to_owned(), source })?;
+        Ok(Self { root, known: Mutex::default() })
+    }
+
+    pub(super) fn digest(&self, name: &str, read: FileRead) -> Result<InputDigest, CodeError> {
+        let Some(path) = self.resolve(name)? else { return Ok(InputDigest::absent()) };
+        match read {
+            FileRead::Exists => Ok(InputDigest::of("exists", b"")),
+            FileRead::File => self.digest_file(&path),
+            FileRead::Names => Ok(digest_names(list(&path)?)),
+            FileRead::TreeNames => Ok(digest_names(walk(&path)?)),
+            FileRead::Tree => self.digest_tree(&path),
+        }
+    }
+
+    /// The value of a key of a file in YAML or JSON; of another file, the whole.
+    pub(super) fn digest_key(&self, name: &str, key: &str) -> Result<InputDigest, CodeError> {
+        let Some(path) = self.resolve(name)? else { return Ok(InputDigest::absent()) };
+        let is_known = path.extension().is_some_and(|ending| {
+            ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+        });
+        let document = is_known.then(|| read_document(&path)).transpose()?.flatten();
+        match document {
+            Some(document) => Ok(document.get(key).map_or_else(InputDigest::absent, digest_value)),
+            None => self.digest_file(&path),
+        }
+    }
+
+    /// The names of all files of code.
+    pub(super) fn digest_names(&self) -> Result<InputDigest, CodeError> {
+        let modules = self.resolve("modules")?.map(|path| list(&path)).transpose()?;
+        let modules = modules.into_iter().flatten().map(|(name, _)| format!("modules/{name}"));
+        let mut names = Vec::new();
+        for above in modules.chain([String::new()]) {
+            for directory in CODE_DIRECTORIES {
+                let below = Path::new(&above).join(directory);
+                let Some(path) = self.resolve(&below.to_string_lossy())? else { continue };
+                let files = walk(&path)?;
+                names.extend(
+                    files.into_iter().map(|(name, _)| format!("{above}/{directory}/{name}")),
+                );
+            }
+        }
+        Ok(digest_value(&names.into()))
+    }
+
+    /// The path of what is there and in the environment.
+    fn resolve(&self, name: &str) -> Result<Option<PathBuf>, CodeError> {
+        let relative = Path::new(name);
+        if !relative
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        {
+            return Ok(None);
+        }
+        let path = self.root.join(relative);
+        match path.canonicalize() {
+            Ok(path) => Ok(Some(path).filter(|path| path.starts_with(&self.root))),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(source) => Err(CodeError { path, source }),
+        }
+    }
+
+    fn digest_file(&self, path: &Path) -> Result<InputDigest, CodeError> {
+        let failed = |source| CodeError { path: path.to_owned(), source };
+        let metadata = fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Ok(InputDigest::of("directory", b""));
+        }
+        let stamp = FileStamp::of_metadata(&metadata);
+        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, digest)) = known.get(path).filter(|(known, _)| *known == stamp) {
+            return Ok(*digest);
+        }
+        let digest = InputDigest::of("file", &fs::read(path).map_err(failed)?);
+        known.insert(path.to_owned(), (stamp, digest));
+        Ok(digest)
+    }
+
+    fn digest_tree(&self, path: &Path) -> Result<InputDigest, CodeError> {
+        let mut text = Vec::new();
+        for (name, file) in walk(path)? {
+            let failed = |source| CodeError { path: file.clone(), source };
+            let metadata = fs::symlink_metadata(&file).map_err(failed)?;
+            let content = if metadata.is_symlink() {
+                let target = fs::read_link(&file).map_err(failed)?;
+                InputDigest::of("link", target.as_os_str().as_encoded_bytes())
+            } else {
+                self.digest_file(&file)?
+            };
+            text.push(format!("{name}\0{:o}\0{content}", metadata.mode()));
+        }
+        Ok(digest_value(&text.into()))
+    }
+}
+
+/// All files and directories below a directory, sorted, as names and paths. Links are not followed.
+fn walk(directory: &Path) -> Result<Vec<(String, PathBuf)>, CodeError> {
+    let mut found = Vec::new();
+    let mut open = vec![(String::new(), directory.to_owned(), 0)];
+    while let Some((above, path, depth)) = open.pop() {
+        for (name, is_directory) in list(&path)? {
+            let (below, path) = (format!("{above}/{name}"), path.join(&name));
+            if is_directory && depth < MAX_DEPTH {
+                open.push((below.clone(), path.clone(), depth + 1));
+            }
+            found.push((below, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The names in a directory, sorted, and which are directories. A file has none.
+fn list(path: &Path) -> Result<Vec<(String, bool)>, CodeError> {
+    let failed = |source| CodeError { path: path.to_owned(), source };
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if is_absence(&error) => return Ok(Vec::new()),
+        Err(source) => return Err(failed(source)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let is_directory = entry.file_type().map_err(failed)?.is_dir();
+        names.push((entry.file_name().to_string_lossy().into_owned(), is_directory));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn digest_names<T>(entries: Vec<(String, T)>) -> InputDigest {
+    digest_value(&entries.into_iter().map(|(name, _)| name).collect())
+}
+
+/// A document of data, if it can be parsed; Puppet reports the error of another one.
+fn read_document(path: &Path) -> Result<Option<Value>, CodeError> {
+    let failed = |source| CodeError { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let Ok(bytes) = read_limited(file, MAX_DATA_BYTES) else { return Ok(None) };
+    let Ok(text) = String::from_utf8(bytes) else { return Ok(None) };
+    Ok(serde_saphyr::from_str::<Value>(&text).ok().filter(Value::is_object))
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

@@ -1,0 +1,98 @@
+//! A catalog is named by its content: equal inputs make equal bytes, and each difference for the node makes another name.
+
+use muster_catalogs::catalog::{SecretKey, StoredCatalog, open_catalog};
+use muster_catalogs::compiler::{CompileLimits, Compiler};
+use serde_json::json;
+
+use super::file_reads::{module_set, node};
+use super::fixture::{Environment, TestNode};
+
+const KEY: [u8; 32] = [7; 32];
+
+/// A manifest with a secret that is a parameter, and one inside a list.
+fn write_secrets(environment: &Environment, password: &str) {
+    let manifest = format!(
+        "node default {{\n  include web\n  $password = Sensitive('{password}')\n  \
+         file {{ '/etc/password': content => $password }}\n  \
+         notify {{ 'nested': message => [Sensitive('{password}-nested'), 'shown'] }}\n}}\n"
+    );
+    environment.write("manifests/site.pp", &manifest);
+}
+
+async fn store(environment: &Environment, compiler: &Compiler, node: &TestNode) -> StoredCatalog {
+    let catalog = node.compile(compiler).await.unwrap().result.unwrap();
+    StoredCatalog::of(catalog, &environment.code_path(), &SecretKey::new(&KEY))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_5_equal_inputs_make_equal_bytes_and_every_difference_another_address() {
+    let (Some(first), Some(second)) = (module_set(), module_set()) else { return };
+    for environment in [&first, &second] {
+        write_secrets(environment, "first");
+    }
+    let compiler = first.compiler();
+    let catalog = store(&first, &compiler, &node()).await;
+    // Again in the same process, after another node.
+    store(&first, &compiler, &TestNode::new("web2.acme.net", json!({"role": "db"}))).await;
+    assert_eq!(store(&first, &compiler, &node()).await, catalog);
+    // In another process, from another checkout, as another user.
+    let other = second.compiler_of("daemon", CompileLimits::default());
+    assert_eq!(store(&second, &other, &node()).await, catalog);
+
+    let text = String::from_utf8(catalog.public().to_vec()).unwrap();
+    let version = catalog.address().to_string();
+    let public: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(public.get("version").unwrap(), version.get(..12).unwrap());
+    let changes = [
+        ("data/common.yaml", "web::port: 8081\n"),
+        ("modules/web/files/plain", "other\n"),
+        ("modules/web/files/tree/b", "b\n"),
+        ("modules/web/templates/conf.erb", "ports <%= @port %>\n"),
+        ("modules/web/lib/helper.rb", "module Helper; def self.shout(text) = text + '!'; end\n"),
+    ];
+    let mut addresses = vec![catalog.address()];
+    for (name, text) in changes {
+        second.write(name, text);
+        let changed = store(&second, &second.compiler(), &node()).await;
+        assert!(
+            !addresses.contains(&changed.address()) && !changed.has_effect_of(&catalog),
+            "{name}"
+        );
+        addresses.push(changed.address());
+    }
+    // A comment moves lines: another catalog, with the same effect.
+    let before = store(&first, &first.compiler(), &node()).await;
+    let path = first.code_path().join("modules/web/manifests/vhost.pp");
+    let manifest = std::fs::read_to_string(&path).unwrap();
+    first.write("modules/web/manifests/vhost.pp", &format!("# A comment.\n{manifest}"));
+    let after = store(&first, &first.compiler(), &node()).await;
+    assert!(after.has_effect_of(&before) && after.address() != before.address());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_not_in_the_public_part_and_change_the_address() {
+    let Some(environment) = module_set() else { return };
+    write_secrets(&environment, "hunter2");
+    let compiled = node().compile(&environment.compiler()).await.unwrap().result.unwrap();
+    let key = SecretKey::new(&KEY);
+    let stored = StoredCatalog::of(compiled, &environment.code_path(), &key);
+    let shown = format!("{}{stored:?}{key:?}", String::from_utf8_lossy(stored.public()));
+    assert!(!shown.contains("hunter2") && !shown.contains("7, 7"), "{shown}");
+    assert_eq!(stored.secrets().len(), 2);
+
+    let opened = open_catalog(stored.address(), stored.public(), stored.secrets()).unwrap();
+    let opened = serde_json::to_string(&opened).unwrap();
+    assert!(opened.contains("\"hunter2\"") && opened.contains("hunter2-nested"), "{opened}");
+    let damaged = [stored.public(), b" "].concat();
+    assert!(open_catalog(stored.address(), &damaged, stored.secrets()).is_ok());
+    let forged = String::from_utf8_lossy(stored.public()).replace("/etc/web.conf", "/etc/shadow");
+    assert!(open_catalog(stored.address(), forged.as_bytes(), stored.secrets()).is_err());
+
+    write_secrets(&environment, "hunter3");
+    let changed = store(&environment, &environment.compiler(), &node()).await;
+    assert!(changed.address() != stored.address() && !changed.has_effect_of(&stored));
+    let other_key = SecretKey::new(&[8; 32]);
+    let compiled = node().compile(&environment.compiler()).await.unwrap().result.unwrap();
+    let other = StoredCatalog::of(compiled, &environment.code_path(), &other_key);
+    assert_ne!(other.address(), changed.address());
+}
