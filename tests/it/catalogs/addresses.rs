@@ -53,12 +53,9 @@ async fn a12_5_equal_inputs_make_equal_bytes_and_every_difference_another_addres
     let mut addresses = vec![catalog.address()];
     for (name, text) in changes {
         second.write(name, text);
-        let changed = store(&second, &second.compiler(), &node()).await;
-        assert!(
-            !addresses.contains(&changed.address()) && !changed.has_effect_of(&catalog),
-            "{name}"
-        );
-        addresses.push(changed.address());
+        let other = store(&second, &second.compiler(), &node()).await;
+        assert!(!addresses.contains(&other.address()) && !other.has_effect_of(&catalog), "{name}");
+        addresses.push(other.address());
     }
     // A comment moves lines: another catalog, with the same effect.
     let before = store(&first, &first.compiler(), &node()).await;

@@ -102,10 +102,10 @@ async fn check_changes(environment: &Environment, changes: &[(&str, &str, bool)]
         environment.write(name, text);
         // A new commit has a new compiler.
         let after = node.compile(&environment.compiler()).await.unwrap();
-        let changed = node.changes(&inputs, &environment.code());
+        let read = node.changes(&inputs, &environment.code());
         let differs = comparable(&before) != comparable(&after);
         assert_eq!(differs, *is_read, "{name}: {:?}", after.result);
-        assert_eq!(!changed.is_empty(), *is_read, "{name}: {changed:?}");
+        assert_eq!(!read.is_empty(), *is_read, "{name}: {read:?}");
     }
 }
 

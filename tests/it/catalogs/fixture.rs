@@ -1,5 +1,7 @@
 //! An environment in a directory, and a compiler of it.
 
+#![expect(clippy::indexing_slicing, reason = "catalogs are indexed; tests end by panic")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

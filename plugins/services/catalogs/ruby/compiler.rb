@@ -96,9 +96,12 @@ module Muster
       end
     end
 
+    # The innermost place of an error is in its text, if not in its attributes.
     def describe_error(error)
-      place = error.respond_to?(:file) && error.file ? [error.file, error.line] : [nil, nil]
-      { 'message' => error.message.gsub(Muster.root, ''), 'file' => place[0] && Muster.relative(place[0]), 'line' => place[1] }
+      message = error.message.gsub(Muster.root, '')
+      file, line = error.file, error.line if error.respond_to?(:file)
+      file, line = message.scan(/\(file: ([^,()]+), line: (\d+)/).last || [nil, nil] if file.nil?
+      { 'message' => message, 'file' => file && Muster.relative(file), 'line' => line && Integer(line) }
     end
   end
 

@@ -107,9 +107,13 @@ module Muster
   # Files that match a pattern of the hierarchy.
   module GlobHooks
     def expand_globs(datadir, globs, invocation)
-      found = super
-      INPUTS.file(Muster.relative(datadir.to_s), :tree_names)
-      found
+      globs.each do |glob|
+        pattern = (datadir + interpolate(glob, invocation, false)).to_s
+        directory = pattern[/\A[^*?\[{]*\//]
+        below = pattern.delete_prefix(directory)
+        Muster.note_file(directory.chomp('/'), below.include?('/') ? :tree_names : :names)
+      end
+      super
     end
   end
 
