@@ -1,24 +1,25 @@
 //! Times for people: in the time zone of the reader, or in UTC. Documents for programs have numbers, and RFC 3339 in UTC.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// The zone of all times of this process. UTC until it is set, as in tests.
-static READER_ZONE: OnceLock<TimeZone> = OnceLock::new();
+/// The zone of all times of this process. UTC until it is set, as in tests. Read when the first time is printed: the database of zones is a hundred
+/// directories and files, a third of the time of a short command.
+static READER_ZONE: OnceLock<LazyLock<TimeZone>> = OnceLock::new();
 
 /// Sets the zone of the reader: UTC, or that of `TZ` and of the machine. Only the first call has an effect.
 pub fn set_reader_zone(utc: bool) {
-    let zone = if utc { TimeZone::UTC } else { TimeZone::system() };
+    let read: fn() -> TimeZone = if utc { || TimeZone::UTC } else { TimeZone::system };
     // Set once, at the start of the process.
-    let _ = READER_ZONE.set(zone);
+    let _ = READER_ZONE.set(LazyLock::new(read));
 }
 
 /// A time in seconds since the Unix epoch as `2026-03-01 12:00:00Z`, or with the offset of the reader's zone instead of `Z`; the number itself beyond
 /// the year 9999.
 pub fn format_time(seconds: u64) -> String {
-    format_in_zone(seconds, READER_ZONE.get().unwrap_or(&TimeZone::UTC))
+    format_in_zone(seconds, READER_ZONE.get().map_or(&TimeZone::UTC, |zone| zone))
 }
 
 /// A time in milliseconds since the Unix epoch, as [`format_time`] prints it.
