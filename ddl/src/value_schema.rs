@@ -117,9 +117,10 @@ const KEYWORDS: [(&str, KeywordForm); 53] = [
     ("writeOnly", KeywordForm::Flag),
 ];
 
-/// A valid schema of an input or output, as its author wrote it.
+/// A valid schema of an input or output, as its author wrote it, in compact JSON: parsed, those of the built-in agents are a third of a megabyte in
+/// every daemon, which does not use them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ValueSchema(OrderedJson);
+pub struct ValueSchema(Box<str>);
 
 impl ValueSchema {
     /// Checks the schema of values of this type. A type with nothing inside has none. An unknown keyword may be one of a later version.
@@ -137,7 +138,7 @@ impl ValueSchema {
             warnings.push(format!("{at}: the schema of type {value_type} is ignored; {reason}"));
             return Ok(None);
         }
-        check_limits(&json)?;
+        let text = check_limits(&json)?;
         let Some(root) = json.as_object() else {
             return Err(invalid("", "it must be an object"));
         };
@@ -151,25 +152,29 @@ impl ValueSchema {
                 format!("{at}: the unknown keyword `{place}` of the schema is ignored")
             }),
         );
-        Ok(Some(Self(json)))
+        Ok(Some(Self(text.into())))
     }
 
     /// The schema as JSON.
-    pub fn json(&self) -> &OrderedJson {
-        &self.0
+    ///
+    /// # Panics
+    ///
+    /// Never: the text was written from such a value.
+    #[expect(clippy::expect_used, reason = "the text was written from such a value")]
+    pub fn json(&self) -> OrderedJson {
+        serde_json::from_str(&self.0).expect("a schema is valid JSON")
     }
+}
 
-    /// The definition that a schema refers to; the schema itself if it has no reference, or not to a definition.
-    pub(crate) fn resolve<'a>(&'a self, schema: &'a OrderedJson) -> &'a OrderedJson {
-        let name = reference_name(schema);
-        let found = name.and_then(|name| self.0.get("$defs")?.get(name));
-        found.unwrap_or(schema)
-    }
+/// The definition that a schema within this root refers to; the schema itself if it has no reference, or not to a definition.
+pub(crate) fn resolve<'a>(root: &'a OrderedJson, schema: &'a OrderedJson) -> &'a OrderedJson {
+    let found = reference_name(schema).and_then(|name| root.get("$defs")?.get(name));
+    found.unwrap_or(schema)
 }
 
 impl Serialize for ValueSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        self.json().serialize(serializer)
     }
 }
 
@@ -178,15 +183,15 @@ pub(crate) fn reference_name(schema: &OrderedJson) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix(DEFINITION_PREFIX)
 }
 
-fn check_limits(json: &OrderedJson) -> Result<(), ValueSchemaError> {
+/// Returns the compact text of a schema within the limits.
+fn check_limits(json: &OrderedJson) -> Result<String, ValueSchemaError> {
     if nesting(json) > MAX_SCHEMA_DEPTH {
         return Err(ValueSchemaError::Depth);
     }
-    let bytes = serde_json::to_vec(json).map_or(usize::MAX, |text| text.len());
-    if bytes > MAX_SCHEMA_BYTES {
-        return Err(ValueSchemaError::Size(bytes));
+    match serde_json::to_string(json) {
+        Ok(text) if text.len() <= MAX_SCHEMA_BYTES => Ok(text),
+        text => Err(ValueSchemaError::Size(text.map_or(usize::MAX, |text| text.len()))),
     }
-    Ok(())
 }
 
 /// The depth of a value. The parser of the document limits it.

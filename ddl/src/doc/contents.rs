@@ -3,7 +3,7 @@
 //! A hash that occurs several times is shown once, so recursive schemas end. The limits bound what a schema of others can cost.
 
 use crate::ordered_json::{OrderedJson, OrderedMap};
-use crate::value_schema::{ValueSchema, reference_name, type_names};
+use crate::value_schema::{ValueSchema, reference_name, resolve, type_names};
 use crate::value_type::ValueType;
 
 /// Deepest level of fields. Deeper ones are in the schema only.
@@ -34,21 +34,23 @@ pub(super) fn describe_type(value_type: ValueType, schema: Option<&ValueSchema>)
     let Some(schema) = schema else {
         return value_type.to_string();
     };
-    let kind = describe(schema, schema.json(), MAX_STEPS);
+    let root = schema.json();
+    let kind = describe(&root, &root, MAX_STEPS);
     if kind.starts_with(value_type.name()) { kind } else { format!("{value_type}: {kind}") }
 }
 
 /// The fields inside a value, those of a hash directly below its own line.
 pub(super) fn list_contents(schema: &ValueSchema) -> Vec<ContentField> {
-    let mut list = ContentList { schema, shown: Vec::new(), fields: Vec::new() };
-    for hash in inner_hashes(schema, schema.json()) {
+    let root = schema.json();
+    let mut list = ContentList { root: &root, shown: Vec::new(), fields: Vec::new() };
+    for hash in inner_hashes(&root, &root) {
         list.add_hash(hash, 1, "");
     }
     list.fields
 }
 
 struct ContentList<'a> {
-    schema: &'a ValueSchema,
+    root: &'a OrderedJson,
     /// Hashes, each with the name of the field that has it.
     shown: Vec<(&'a Properties, &'a str)>,
     fields: Vec<ContentField>,
@@ -61,9 +63,9 @@ impl<'a> ContentList<'a> {
         }
         self.shown.push((hash, owner));
         for (name, field) in &hash.0 {
-            let hashes = inner_hashes(self.schema, field);
+            let hashes = inner_hashes(self.root, field);
             let earlier = hashes.iter().find_map(|hash| self.owner(hash));
-            let kind = describe(self.schema, field, MAX_STEPS);
+            let kind = describe(self.root, field, MAX_STEPS);
             let kind = match earlier {
                 Some("") => format!("{kind}, as above"),
                 Some(earlier) => format!("{kind}, as {earlier}"),
@@ -86,14 +88,14 @@ impl<'a> ContentList<'a> {
 }
 
 /// The hashes with named fields in a value: the value itself, the items of its lists and maps, and its alternatives.
-fn inner_hashes<'a>(schema: &'a ValueSchema, value: &'a OrderedJson) -> Vec<&'a Properties> {
+fn inner_hashes<'a>(root: &'a OrderedJson, value: &'a OrderedJson) -> Vec<&'a Properties> {
     let mut found = Vec::new();
-    collect_hashes(schema, value, MAX_STEPS, &mut found);
+    collect_hashes(root, value, MAX_STEPS, &mut found);
     found
 }
 
 fn collect_hashes<'a>(
-    schema: &'a ValueSchema,
+    root: &'a OrderedJson,
     value: &'a OrderedJson,
     steps: usize,
     found: &mut Vec<&'a Properties>,
@@ -104,9 +106,9 @@ fn collect_hashes<'a>(
     let hash = value.get("properties").and_then(OrderedJson::as_object);
     found.extend(hash.filter(|hash| !found.iter().any(|known| std::ptr::eq(*known, *hash))));
     let lists = ["items", "additionalProperties"].into_iter().filter_map(|key| value.get(key));
-    let referred = reference_name(value).map(|_| schema.resolve(value));
+    let referred = reference_name(value).map(|_| resolve(root, value));
     for inner in referred.into_iter().chain(lists).chain(alternatives(value)) {
-        collect_hashes(schema, inner, steps, found);
+        collect_hashes(root, inner, steps, found);
     }
 }
 
@@ -117,17 +119,17 @@ fn alternatives(value: &OrderedJson) -> impl Iterator<Item = &OrderedJson> {
 }
 
 /// A type in words.
-fn describe(schema: &ValueSchema, value: &OrderedJson, steps: usize) -> String {
+fn describe(root: &OrderedJson, value: &OrderedJson, steps: usize) -> String {
     let Some(steps) = steps.checked_sub(1) else {
         return ValueType::Any.to_string();
     };
     if reference_name(value).is_some() {
-        return describe(schema, schema.resolve(value), steps);
+        return describe(root, resolve(root, value), steps);
     }
     if let Some(choices) = list_choices(value) {
         return describe_choices(&choices);
     }
-    let inner = |key: &str| value.get(key).map(|inner| describe(schema, inner, steps));
+    let inner = |key: &str| value.get(key).map(|inner| describe(root, inner, steps));
     let named = value.get("type").map(type_names).unwrap_or_default();
     let mut kinds: Vec<String> = named
         .into_iter()
@@ -141,7 +143,7 @@ fn describe(schema: &ValueSchema, value: &OrderedJson, steps: usize) -> String {
         })
         .collect();
     if kinds.is_empty() {
-        kinds = alternatives(value).map(|inner| describe(schema, inner, steps)).collect();
+        kinds = alternatives(value).map(|inner| describe(root, inner, steps)).collect();
         kinds.dedup();
     }
     if kinds.is_empty() { ValueType::Any.to_string() } else { kinds.join(" or ") }
