@@ -1,7 +1,7 @@
 //! The lines of JSON between the caller and a compiler. A compiler of another kind is a program that speaks the same.
 //!
-//! The caller sends a [`CompileRequest`]. The compiler sends any number of [`QueryLine`]s, each of which is answered by a [`QueryAnswer`], and
-//! ends with a [`CompileReply`].
+//! The caller sends a [`CompileRequest`]. The compiler sends any number of `QueryLine`s, each of which is answered by a [`QueryAnswer`], and
+//! ends with a `CompileReply`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
