@@ -161,7 +161,7 @@ mod long {
     }
 }
 
-/// Tries a way of the table in so many.
+/// Tries every `step`-th way of the table.
 async fn check_ways(step: usize) {
     let Some(environment) = Environment::create() else { return };
     let ways = read_ways(&environment);

@@ -1,4 +1,4 @@
-//! Which files a compile read: each change that makes another catalog is a change of an input, and a file that nobody read is none.
+//! The files that a compile reads are recorded: a change that alters the catalog changes an input, and a change of an unread file does not.
 
 use muster_catalogs::inputs::InputName;
 use serde_json::json;
@@ -168,6 +168,9 @@ async fn code_that_a_node_used_is_an_input() {
                 "Puppet::Parser::Functions.newfunction(:old_text, type: :rvalue) { |_| 'new' }\n",
                 true,
             ),
+            // Code at top scope, in a second file of the main manifest.
+            ("manifests/top.pp", "notify { 'top': }\n", true),
+            ("manifests/top.pp", "notify { 'changed': }\n", true),
             // The parameter is no longer valid.
             ("modules/kind/lib/puppet/type/special.rb", RESOURCE_TYPE_WITHOUT_TEXT, true),
         ],

@@ -46,8 +46,13 @@ impl Environment {
         self.directory.path()
     }
 
+    /// Below a directory `lib`, as by default below `/var/lib`.
+    fn environments(&self) -> PathBuf {
+        self.path().join("lib/code")
+    }
+
     pub(super) fn code_path(&self) -> PathBuf {
-        self.path().join("code").join(ENVIRONMENT)
+        self.environments().join(ENVIRONMENT)
     }
 
     pub(super) fn write(&self, name: &str, text: &str) {
@@ -75,7 +80,7 @@ impl Environment {
             UnixAccount { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups: Vec::new() };
         let options = CompilerOptions {
             ruby: find_tool("ruby"),
-            environments: self.path().join("code"),
+            environments: self.environments(),
             environment: ENVIRONMENT.to_owned(),
             state: self.path().join("state"),
             user: geteuid().is_root().then_some(account),

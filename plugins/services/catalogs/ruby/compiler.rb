@@ -72,6 +72,7 @@ module Muster
       node = make_node(request)
       INPUTS.start
       Hooks.record_missing
+      Muster.note_environment(@environment)
       catalog = Puppet::Parser::Compiler.compile(node, request['code_id'])
       Muster.note_types(catalog, @environment)
       Puppet::Resource::Catalog::Compiler.allocate.send(:inline_metadata, catalog, 'sha256')

@@ -147,8 +147,9 @@ module Muster
     # Code of Puppet itself is the same for all compiles of this process.
     def note_code(path)
       return unless module_code?(path)
-      library = path[%r{\A.*?/lib(?=/)}]
-      library ? INPUTS.file(relative(library), :tree) : INPUTS.file(relative(path), :file)
+      inside = relative(path)
+      library = inside[%r{\A(?:.*?/)?lib(?=/)}]
+      library ? INPUTS.file(library, :tree) : INPUTS.file(inside, :file)
       INPUTS.read(['facts'], :value, relative(path)) if INPUTS.recording? && library && unpacks?(path)
     end
 
@@ -156,6 +157,13 @@ module Muster
     def unpacks?(path)
       @unpacking ||= {}
       @unpacking.fetch(path) { @unpacking[path] = File.file?(path) && File.read(path).match?(/\*\*\s*[@$(\w]/) }
+    end
+
+    # The main manifest, whose code at top scope belongs to no class, and the settings of the environment.
+    def note_environment(environment)
+      note_file(File.join(root, 'environment.conf'), :file)
+      manifest = environment.manifest
+      note_file(manifest, File.directory?(manifest) ? :tree : :file) unless manifest == Puppet::Node::Environment::NO_MANIFEST
     end
 
     # Resource types in Ruby, which check the parameters of their resources.

@@ -262,6 +262,7 @@ module Muster
       owner.prepend(overrides)
     end
   end
+
   # Collections of other nodes' resources need a store of exported resources, which there is not.
   module ExportHooks
     TEXT = 'exported resources are not available: a catalog is compiled without those of other nodes. ' \

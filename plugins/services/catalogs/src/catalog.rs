@@ -1,8 +1,8 @@
 //! A catalog in its stored form: named by its hash, without what differs between two compiles of the same inputs, and without secrets.
 //!
 //! Puppet's compiler puts a time and a random id into a catalog, paths of the checkout, the compiler's user as the owner of files, and the times of
-//! directories. None of these is a difference for a node. Sensitive values are replaced by a keyed digest, so that a changed password is
-//! another catalog, and nobody can try passwords against the name; the values are in a part of their own.
+//! directories. None of these is a difference for a node. Sensitive values are replaced by a keyed digest and stored in a separate part. A changed
+//! password changes the address of the catalog, but the address cannot be used to guess passwords.
 
 use std::collections::BTreeMap;
 use std::fmt;

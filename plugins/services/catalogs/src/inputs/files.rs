@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::values::digest_value;
 use super::{FileRead, InputDigest};
 
-/// Largest file of data whose keys are told apart; of a larger one, the whole counts.
+/// Largest data file that is parsed. Of a larger file, the digest of the whole is used instead of that of a key.
 const MAX_DATA_BYTES: u64 = 16 * 1024 * 1024;
 /// Where code is, below the environment and below each module.
 const CODE_DIRECTORIES: [&str; 5] = ["manifests", "functions", "types", "lib", "plans"];
@@ -87,7 +87,7 @@ impl CodeDirectory {
         Ok(digest_value(&names.into()))
     }
 
-    /// The path of what is there and in the environment.
+    /// The path of an existing file or directory; `None` if it does not exist or is outside the environment.
     fn resolve(&self, name: &str) -> Result<Option<PathBuf>, CodeError> {
         let relative = Path::new(name);
         if !relative
