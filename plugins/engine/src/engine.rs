@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_system::System;
 use muster_system::command::CancelFlag;
 
+use crate::catalog::{CatalogEntry, ResourceReference};
 use crate::error::{EngineError, Result};
 use crate::munge;
 use crate::plan::{ResourcePlan, ResourceState};
@@ -91,15 +92,13 @@ impl ResourceEngine {
         resource_type.check(resource)
     }
 
-    /// Validates a resource of a catalog before any change; relationships are allowed.
-    pub fn check_catalog_resource(
-        &self,
-        type_name: &str,
-        title: &str,
-        attributes: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Resource> {
+    /// Validates a resource of a catalog, which is not a container, before any change; relationships are allowed.
+    pub fn check_catalog_resource(&self, entry: &CatalogEntry) -> Result<Resource> {
+        let ResourceReference { type_name, title } = &entry.reference;
         let resource_type = self.type_named(type_name)?;
-        resource_type.check(munge::munge_resource(resource_type.schema(), title, attributes)?)
+        let resource = munge::munge_resource(resource_type.schema(), title, &entry.attributes)?;
+        let static_sources = entry.static_sources.clone();
+        resource_type.check(Resource { static_sources, ..resource })
     }
 
     /// A resource without desired values. The name is not validated: `*` stands for all in messages.

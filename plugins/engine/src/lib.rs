@@ -10,9 +10,9 @@
 //!   programs.
 //! - [`engine`]: API for a single resource: check, plan, find, search by type name. [`apply`]: applies it, with those that it generates.
 //!   [`undo`]: records of replaced state, and how it is restored.
-//! - [`catalog`]: resources and their relationships. [`run`]: API for a whole catalog. [`ledger`]: pending refreshes.
-//!   [`lint`]: notifications that stock Puppet can lose. [`lock`]: one run at a time, Puppet included. [`report`]: run reports.
-//!   [`state_store`]: state kept between runs.
+//! - [`catalog`]: resources and their relationships. [`static_files`]: what it says of the files that are copied. [`run`]: API for a whole
+//!   catalog. [`ledger`]: pending refreshes. [`lint`]: notifications that stock Puppet can lose. [`lock`]: one run at a time, Puppet included.
+//!   [`report`]: run reports. [`state_store`]: state kept between runs.
 
 pub mod apply;
 pub mod catalog;
@@ -37,6 +37,7 @@ pub mod resource_type;
 pub mod run;
 pub mod schema;
 pub mod state_store;
+pub mod static_files;
 pub mod type_source;
 pub mod types;
 pub mod undo;

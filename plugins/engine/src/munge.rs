@@ -67,6 +67,7 @@ fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource> {
         title: title.to_owned(),
         name: title.to_owned(),
         values: ResourceValues::new(),
+        static_sources: None,
     };
     if title.is_empty() || title.len() > MAX_TITLE_BYTES || title.contains('\0') {
         resource.title = title.chars().take(40).collect();

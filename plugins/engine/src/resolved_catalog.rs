@@ -241,12 +241,8 @@ fn build_member(
     engine: &ResourceEngine,
     entry: &CatalogEntry,
 ) -> Result<CatalogMember, CatalogError> {
-    let resource = if entry.is_container {
-        None
-    } else {
-        let ResourceReference { type_name, title } = &entry.reference;
-        Some(engine.check_catalog_resource(type_name, title, &entry.attributes)?)
-    };
+    let resource =
+        if entry.is_container { None } else { Some(engine.check_catalog_resource(entry)?) };
     Ok(CatalogMember {
         reference: entry.reference.clone(),
         resource,

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{EngineError, Result};
 use crate::munge;
 use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema};
+use crate::static_files::StaticSources;
 
 /// A value of a property or parameter, after validation and conversion by its schema.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -130,6 +132,8 @@ pub struct Resource {
     pub name: String,
     /// Desired properties and parameters.
     pub values: ResourceValues,
+    /// What a static catalog says of the sources of a `file`.
+    pub static_sources: Option<Arc<StaticSources>>,
 }
 
 impl fmt::Debug for Resource {

@@ -1,23 +1,27 @@
 //! The catalog: all resources of one machine, their containers, and the order in which they were written.
 //!
-//! Syntax only. [`puppet`] and [`short_form`] parse the two input formats; `crate::resolved_catalog` validates
-//! resources against their types.
+//! Syntax only. [`puppet`] and [`short_form`] parse the two input formats, `static_sources` the metadata of files in the first one;
+//! `crate::resolved_catalog` validates resources against their types.
 
 pub mod puppet;
 mod reference;
 mod rich_data;
 pub mod short_form;
+mod static_sources;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use crate::static_files::StaticSources;
 pub use reference::ResourceReference;
+pub use static_sources::FileMetadataError;
 
 pub const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Maximum number of resources and containers in a catalog. A run needs about 7 KiB of memory for each, about 350 MiB at this limit.
+/// Maximum number of resources and containers in a catalog, and files in its directories. A run needs about 7 KiB of memory for each, about 350 MiB at this limit.
 pub const MAX_RESOURCES: usize = 50_000;
 
 /// The desired state of one machine.
@@ -59,6 +63,8 @@ pub struct CatalogEntry {
     pub sensitive: BTreeSet<String>,
     /// Exported for other machines; not applied here.
     pub is_virtual: bool,
+    /// What a static catalog says of the sources of a `file`.
+    pub static_sources: Option<Arc<StaticSources>>,
 }
 
 impl fmt::Debug for CatalogEntry {
@@ -84,6 +90,7 @@ impl CatalogEntry {
             attributes: Map::new(),
             sensitive: BTreeSet::new(),
             is_virtual: false,
+            static_sources: None,
         }
     }
 
@@ -118,10 +125,10 @@ pub enum CatalogError {
     },
     /// More resources than the memory limit of a run allows.
     #[error(
-        "the catalog has {count} resources and containers, more than the limit of {MAX_RESOURCES}; split it"
+        "the catalog has {count} resources, containers and files in directories, more than the limit of {MAX_RESOURCES}; split it"
     )]
     TooMany {
-        /// Number of resources and containers.
+        /// Number of resources, containers and files.
         count: usize,
     },
     /// A key is missing or has the wrong type.
@@ -133,6 +140,9 @@ pub enum CatalogError {
         /// The problem and the expected value.
         problem: String,
     },
+    /// The metadata of a file in a static catalog.
+    #[error(transparent)]
+    Metadata(#[from] FileMetadataError),
     #[error("`{text}` is not a resource reference such as `File[/etc/motd]`")]
     Reference { text: String },
     /// Two resources with one name, or an alias that is already in use.
@@ -173,7 +183,9 @@ impl Catalog {
             }
             _ => short_form::parse_toml(bytes, host),
         }?;
-        let count = catalog.entries.len();
+        let sources = catalog.entries.iter().filter_map(|entry| entry.static_sources.as_ref());
+        let files: usize = sources.map(|sources| sources.entry_count()).sum();
+        let count = catalog.entries.len() + files;
         if count > MAX_RESOURCES {
             return Err(CatalogError::TooMany { count });
         }

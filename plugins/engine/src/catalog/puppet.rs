@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
+use super::static_sources::{PlainMetadata, RecursiveMetadata, parse_static_sources};
 use super::{Catalog, CatalogEntry, CatalogError, ResourceReference, rich_data};
 use crate::schema::RELATION_METAPARAMETERS;
 
@@ -25,6 +26,8 @@ struct PuppetCatalogDocument {
     resources: Vec<PuppetCatalogResource>,
     #[serde(default)]
     edges: Vec<ContainmentEdge>,
+    metadata: Option<PlainMetadata>,
+    recursive_metadata: Option<RecursiveMetadata>,
 }
 
 #[derive(Deserialize)]
@@ -68,11 +71,17 @@ pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
         entries: Vec::with_capacity(document.resources.len()),
         warnings: Vec::new(),
     };
+    let plain = document.metadata.unwrap_or_default();
+    let mut sources =
+        parse_static_sources(&plain, &document.recursive_metadata.unwrap_or_default())?;
     let containers: BTreeSet<&str> =
         document.edges.iter().map(|edge| edge.source.as_str()).collect();
     let mut indices = HashMap::new();
     for item in document.resources {
-        let entry = build_entry(item, &containers, &mut catalog.warnings)?;
+        let mut entry = build_entry(item, &containers, &mut catalog.warnings)?;
+        if entry.reference.type_name == "file" {
+            entry.static_sources = sources.remove(&entry.reference.title);
+        }
         if indices.insert(entry.reference.clone(), catalog.entries.len()).is_some() {
             let reference = entry.reference.to_string();
             return Err(CatalogError::Duplicate { reference, locations: None });

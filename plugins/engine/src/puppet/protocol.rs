@@ -198,6 +198,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect(),
+            static_sources: None,
         }
     }
 

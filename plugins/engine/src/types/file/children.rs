@@ -88,7 +88,8 @@ fn child_resource(parent: &Resource, relative_path: &Path) -> Resource {
             && !RELATION_METAPARAMETERS.contains(&name.as_str())
     });
     values.insert("path".to_owned(), ResourceValue::from(path.clone()));
-    Resource { type_name: parent.type_name.clone(), title: path.clone(), name: path, values }
+    let type_name = parent.type_name.clone();
+    Resource { type_name, title: path.clone(), name: path, values, static_sources: None }
 }
 
 /// Lists a local directory to the depth that the resource specifies.
