@@ -55,6 +55,9 @@ pub struct ApplyArgs {
     /// Directory of the refresh ledger, the run lock, the schedules and the reports [default: var/lib/muster/engine in the root directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Directory, in the root directory, with the contents of a static catalog's files, each named by its SHA-256 [default: content in the state directory]
+    #[arg(long, value_name = "DIR")]
+    content_dir: Option<PathBuf>,
     /// Apply only resources with at least one of these tags
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tags: Vec<String>,
@@ -124,6 +127,7 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         verbose: arguments.verbose,
         run_id: uuid::Uuid::now_v7().to_string(),
         cancel: CancelFlag::default(),
+        content_directory: arguments.content_dir.clone(),
     };
     let mut printer = EventPrinter::new(arguments.jsonl);
     let mut on_event = |event: &RunEvent| printer.print_event(event);

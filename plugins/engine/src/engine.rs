@@ -124,6 +124,10 @@ impl ResourceEngine {
         resource_type.list_instances(&self.resource_context(CancelFlag::default()))
     }
 
+    pub(crate) fn system(&self) -> &dyn System {
+        &*self.system
+    }
+
     pub(crate) fn resource_context(&self, cancel: CancelFlag) -> ResourceContext<'_> {
         ResourceContext::new(&*self.system, cancel)
     }

@@ -17,6 +17,7 @@ use crate::providers::bucket::BucketRegistry;
 use crate::providers::package::list_cache::PackageListCache;
 use crate::resource::{Resource, ResourceValues};
 use crate::schema::TypeSchema;
+use crate::static_files::DEFAULT_CONTENT_DIRECTORY;
 
 /// A resource type: read, plan and apply, plus find and list.
 pub trait ResourceType: fmt::Debug + Send + Sync {
@@ -222,8 +223,10 @@ pub struct ResourceContext<'a> {
     pub(crate) earlier_changes_pending: bool,
     /// Directories with new files that are not yet synced to disk.
     unsynced_directories: RefCell<BTreeSet<PathBuf>>,
-    /// Resolver for `puppet:` sources.
+    /// Resolver for `puppet:` sources that the catalog says nothing of.
     pub(crate) sources: Option<&'a dyn FileSourceResolver>,
+    /// Directory of the contents of a static catalog's files.
+    pub(crate) content_directory: PathBuf,
 }
 
 /// A resource, and the context in which it is read or changed.
@@ -251,6 +254,7 @@ impl<'a> ResourceContext<'a> {
             earlier_changes_pending: false,
             unsynced_directories: RefCell::default(),
             sources: None,
+            content_directory: PathBuf::from(DEFAULT_CONTENT_DIRECTORY),
         }
     }
 
@@ -272,10 +276,17 @@ impl<'a> ResourceContext<'a> {
         self.system.sync_file_systems(&directories)
     }
 
-    /// Sets the resolver for files whose `source` is a `puppet:` URL. Without one such a file fails.
+    /// Sets the resolver for files whose `source` is a `puppet:` URL. Without one such a file fails, unless the catalog says what the source is.
     #[must_use]
     pub fn with_sources(mut self, sources: &'a dyn FileSourceResolver) -> Self {
         self.sources = Some(sources);
+        self
+    }
+
+    /// Sets the directory of the contents of a static catalog's files.
+    #[must_use]
+    pub fn with_contents(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.content_directory = directory.into();
         self
     }
 

@@ -63,6 +63,9 @@ pub fn list_users(cx: &ResourceContext<'_>) -> SystemResult<Vec<PasswdUser>> {
 /// [`resolve_uid`] or [`resolve_gid`].
 pub type IdLookup = fn(&ResourceContext<'_>, &str) -> SystemResult<Option<u32>>;
 
+/// [`user_name`] or [`group_name`].
+pub type NameLookup = fn(&ResourceContext<'_>, u32) -> SystemResult<String>;
+
 /// The uid of a user given by name or uid; a numeric uid needs no entry.
 pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<u32>> {
     resolve_id(cx, PASSWD, user)

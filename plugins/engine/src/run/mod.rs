@@ -18,6 +18,7 @@ mod select;
 
 use muster_base::since_epoch;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use muster_system::command::CancelFlag;
@@ -37,6 +38,10 @@ use crate::resolved_catalog::{MemberId, ResolvedCatalog};
 use crate::resource::capitalise_name;
 use crate::resource_type::ResourceContext;
 use crate::state_store::ResourceStateStore;
+use crate::static_files::DEFAULT_CONTENT_DIRECTORY;
+
+/// Directory of the contents of files in the state directory.
+const CONTENT_DIRECTORY: &str = "content";
 
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
@@ -53,6 +58,8 @@ pub struct RunOptions {
     pub verbose: bool,
     /// UUID of the run.
     pub run_id: String,
+    /// Directory, on the machine, of the contents of a static catalog's files, each named by its SHA-256; `content` in the state directory by default.
+    pub content_directory: Option<PathBuf>,
     /// When set, the run stops after the current resource.
     pub cancel: CancelFlag,
 }
@@ -107,9 +114,10 @@ fn run_catalog(
         RefreshLedger::open(state)?
     };
     let (state_store, warning) = ResourceStateStore::load(state)?;
+    let contents = content_directory(engine.system(), state, options);
     let mut run = CatalogRun {
         engine,
-        cx: engine.resource_context(options.cancel.clone()),
+        cx: engine.resource_context(options.cancel.clone()).with_contents(contents),
         options,
         resolved,
         built: BuiltGraph::default(),
@@ -143,6 +151,18 @@ fn run_catalog(
     let report = run.finish_run(completed)?;
     run_files::write_run_files(state, catalog, &report)?;
     Ok(report)
+}
+
+/// The directory of contents. That of the state directory has a path on the machine only below its root.
+fn content_directory(system: &dyn System, state: &StateDir, options: &RunOptions) -> PathBuf {
+    if let Some(directory) = &options.content_directory {
+        return directory.clone();
+    }
+    let host_path = std::path::absolute(state.path().join(CONTENT_DIRECTORY)).unwrap_or_default();
+    match host_path.strip_prefix(system.root()) {
+        Ok(relative_path) => Path::new("/").join(relative_path),
+        Err(_) => PathBuf::from(DEFAULT_CONTENT_DIRECTORY),
+    }
 }
 
 #[derive(Debug, Default)]

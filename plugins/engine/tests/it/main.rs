@@ -32,4 +32,5 @@ mod relations;
 mod schedules;
 mod service;
 mod shared_records;
+mod static_catalogs;
 mod supervised;

@@ -218,7 +218,7 @@ fn puppet_urls_need_a_source_resolver() {
             .error
             .unwrap()
             .one_line_message()
-            .contains("is on a Puppet server, and this run has no server")
+            .contains("is on a Puppet server, and the catalog has no metadata of it")
     );
     let cx = ResourceContext::new(&*scratch.system, CancelFlag::default()).with_sources(&Modules);
     let types = muster_engine::types::builtin_types();

@@ -22,6 +22,7 @@ pub(super) fn check_file(mut resource: Resource) -> Result<Resource> {
     check_backup(&mut resource)?;
     check_checksum(&resource)?;
     check_recursion(&resource)?;
+    settle_static_sources(&mut resource);
     let ensure = resource.get_text("ensure");
     if matches!(ensure, Some("directory" | "link")) && resource.get("content").is_some() {
         let problem = "is `directory` or `link`, which cannot have `content`";
@@ -87,6 +88,16 @@ fn check_sources(resource: &mut Resource) -> Result<()> {
     }
     resource.set_value("source", ResourceValue::List(sources));
     Ok(())
+}
+
+/// A static catalog decides how a content is compared, as in Puppet. A source that is a path is read from the node, whatever the catalog says.
+fn settle_static_sources(resource: &mut Resource) {
+    if !resource.get_list("source").iter().any(|source| source.starts_with("puppet:")) {
+        resource.static_sources = None;
+    }
+    if resource.static_sources.is_some() && resource.get("checksum_value").is_none() {
+        resource.set_value("checksum", ChecksumKind::Sha256.name());
+    }
 }
 
 fn check_backup(resource: &mut Resource) -> Result<()> {

@@ -4,15 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use muster_system::FileEntryKind;
 
 use super::source;
 use crate::error::Result;
+use crate::providers::digest::ChecksumKind;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{BoundResource, CatalogResources};
 use crate::schema::RELATION_METAPARAMETERS;
+use crate::static_files::{StaticFileKind, StaticSources, StaticTree};
 
 const UNINHERITED_ATTRIBUTES: [&str; 8] = [
     "ensure",
@@ -55,6 +58,8 @@ pub(super) fn generate_children(
     }
     if let Some(target) = resource.get_text("target") {
         add_target_children(resource, target, &mut children)?;
+    } else if let Some(StaticSources::Trees(trees)) = resource.static_sources.as_deref() {
+        add_static_children(resource, trees, &mut children);
     } else if resource.get("source").is_some() {
         add_source_children(resource, &mut children)?;
     }
@@ -151,6 +156,35 @@ fn add_source_children(
         }
     }
     Ok(())
+}
+
+/// The same for a static catalog. Its compiler has applied `recurselimit` and `ignore`.
+fn add_static_children(
+    resource: &Resource,
+    trees: &BTreeMap<String, StaticTree>,
+    children: &mut BTreeMap<PathBuf, ChildFile>,
+) {
+    let all = resource.get_text("sourceselect") == Some("all");
+    for source in resource.get_list("source") {
+        let Some(tree) = trees.get(source) else { continue };
+        if tree.top.kind != StaticFileKind::Directory {
+            return;
+        }
+        for (relative_path, file) in &tree.entries {
+            let child = child_at(children, resource, relative_path.clone());
+            if !child.in_source {
+                child.in_source = true;
+                let url = format!("{source}/{}", relative_path.display());
+                child.resource.set_value("source", ResourceValue::List(vec![url]));
+                child.resource.set_value("checksum", ChecksumKind::Sha256.name());
+                let file = StaticSources::Single(Arc::clone(file));
+                child.resource.static_sources = Some(Arc::new(file));
+            }
+        }
+        if !all {
+            break;
+        }
+    }
 }
 
 /// Marks unwanted entries as absent. A directory is removed only with `force`, and never if it contains an entry

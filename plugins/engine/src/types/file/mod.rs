@@ -1,7 +1,7 @@
 //! `file`: existence, content, owner and mode of a file, directory or symbolic link; with `recurse`, also the contents of
 //! a directory.
 //!
-//! - `check`: validation without reading the machine. `read`, `source`: current state. `plan`: required changes.
+//! - `check`: validation without reading the machine. `read`, `source`, `static_source`: current state. `plan`: required changes.
 //! - `change`, `backup`: applying changes. `children`: resources generated for a directory.
 
 mod backup;
@@ -16,6 +16,7 @@ mod plan;
 mod read;
 mod schema;
 mod source;
+mod static_source;
 
 use std::path::Path;
 

@@ -10,7 +10,7 @@ use super::schema::SCHEMA;
 use super::source;
 use crate::error::{DescribeOperation as _, Result};
 use crate::plan::ResourceState;
-use crate::providers::account_names::{self, IdLookup};
+use crate::providers::account_names::{self, IdLookup, NameLookup};
 use crate::providers::digest::ChecksumKind;
 use crate::providers::paths;
 use crate::resource::{Resource, ResourceValues, name_values};
@@ -99,8 +99,6 @@ fn found_account(
         _ => name(cx, found),
     }
 }
-
-type NameLookup = fn(&ResourceContext<'_>, u32) -> SystemResult<String>;
 
 fn kind_word(kind: FileEntryKind) -> &'static str {
     match kind {

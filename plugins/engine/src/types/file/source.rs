@@ -1,15 +1,18 @@
-//! The `source` of a `file`: finds the first existing source and derives attributes from it.
+//! The `source` of a `file`: finds the first existing source, on the node or in a static catalog, and derives attributes from it.
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileEntryKind, FileMetadata};
+use muster_system::{FileAttributes, FileEntryKind, FileMetadata};
 
 use super::compare::{ContentComparison, MAX_CONTENT_BYTES};
+use super::static_source;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::ResourceState;
-use crate::providers::{account_names, paths};
+use crate::providers::account_names::{self, NameLookup};
+use crate::providers::paths;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::BoundResource;
+use crate::static_files::{StaticFile, StaticFileKind};
 
 /// State keys for data about the source. No property has these names.
 const SOURCE_KIND_KEY: &str = "source: kind";
@@ -18,6 +21,15 @@ const SOURCE_TARGET_KEY: &str = "source: target";
 const SOURCE_OWNER_KEY: &str = "source: owner";
 const SOURCE_GROUP_KEY: &str = "source: group";
 const SOURCE_MODE_KEY: &str = "source: mode";
+
+/// What a resource may take over from its source.
+struct SourceDescription {
+    kind: &'static str,
+    checksum: Option<String>,
+    /// Where a link points.
+    target: Option<String>,
+    attributes: FileAttributes,
+}
 
 pub(super) struct FileSource {
     pub(super) path: PathBuf,
@@ -48,7 +60,7 @@ pub(super) fn locate_source(
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
             let problem = format!(
-                "the source {source} is on a Puppet server, and this run has no server; use a path on the node or `content`"
+                "the source {source} is on a Puppet server, and the catalog has no metadata of it; compile a static catalog, or use a path on the node or `content`"
             );
             return Err(EngineError::failed(resource, problem));
         };
@@ -81,39 +93,77 @@ pub(super) fn describe_source(
     if resource.get_text("ensure") == Some("absent") {
         return Ok(());
     }
-    let source = first_source(resource)?;
-    let doing = format_args!("reading the source {}", source.path.display());
-    let mut put = |name: &str, value: String| {
-        drop(values.insert(name.to_owned(), ResourceValue::Text(value)));
+    let description = match static_source::static_file(resource) {
+        Some(file) => describe_static_source(resource, file)?,
+        None => describe_local_source(resource)?,
     };
-    match source.metadata.kind {
+    let mut put = |name: &str, value: Option<String>| {
+        let value = value.map(ResourceValue::Text);
+        values.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    put(SOURCE_KIND_KEY, Some(description.kind.to_owned()));
+    put(SOURCE_CHECKSUM_KEY, description.checksum);
+    put(SOURCE_TARGET_KEY, description.target);
+    if resource.get_text("source_permissions").is_some_and(|word| word != "ignore") {
+        let FileAttributes { mode, uid, gid } = description.attributes;
+        let doing = "looking up the owner of the source";
+        let name = |id: Option<u32>, name_of: NameLookup| {
+            id.map(|id| name_of(cx, id)).transpose().during(resource, doing)
+        };
+        put(SOURCE_OWNER_KEY, name(uid, account_names::user_name)?);
+        put(SOURCE_GROUP_KEY, name(gid, account_names::group_name)?);
+        put(SOURCE_MODE_KEY, mode.map(|mode| format!("{mode:04o}")));
+    }
+    Ok(())
+}
+
+fn describe_local_source(resource: &BoundResource<'_>) -> Result<SourceDescription> {
+    let cx = resource.cx;
+    let source = first_source(resource)?;
+    let FileMetadata { kind, mode, uid, gid, .. } = source.metadata;
+    let doing = format_args!("reading the source {}", source.path.display());
+    let attributes = FileAttributes { mode: Some(mode), uid: Some(uid), gid: Some(gid) };
+    let (mut checksum, mut target) = (None, None);
+    let kind = match kind {
         FileEntryKind::File => {
-            put(SOURCE_KIND_KEY, "file".to_owned());
             let sum = ContentComparison::from_resource(resource)
                 .file_checksum(&source.metadata, || {
                     cx.system.read_file(&source.path, MAX_CONTENT_BYTES)
                 });
-            put(SOURCE_CHECKSUM_KEY, sum.during(resource, doing)?);
+            checksum = Some(sum.during(resource, doing)?);
+            "file"
         }
-        FileEntryKind::Directory => put(SOURCE_KIND_KEY, "directory".to_owned()),
+        FileEntryKind::Directory => "directory",
         FileEntryKind::Link => {
-            let target = cx.system.read_link(&source.path).during(resource, doing)?;
-            put(SOURCE_KIND_KEY, "link".to_owned());
-            put(SOURCE_TARGET_KEY, target.to_string_lossy().into_owned());
+            let path = cx.system.read_link(&source.path).during(resource, doing)?;
+            target = Some(path.to_string_lossy().into_owned());
+            "link"
         }
         FileEntryKind::Other => {
             let problem =
                 format!("the source {} is not a file, directory or link", source.path.display());
             return Err(EngineError::failed(resource, problem));
         }
-    }
-    if resource.get_text("source_permissions").is_some_and(|word| word != "ignore") {
-        let found = &source.metadata;
-        put(SOURCE_OWNER_KEY, account_names::user_name(cx, found.uid).during(resource, doing)?);
-        put(SOURCE_GROUP_KEY, account_names::group_name(cx, found.gid).during(resource, doing)?);
-        put(SOURCE_MODE_KEY, format!("{:04o}", found.mode));
-    }
-    Ok(())
+    };
+    Ok(SourceDescription { kind, checksum, target, attributes })
+}
+
+fn describe_static_source(resource: &Resource, file: &StaticFile) -> Result<SourceDescription> {
+    static_source::check_permissions(resource, file)?;
+    let (mut checksum, mut target) = (None, None);
+    let kind = match &file.kind {
+        StaticFileKind::File { checksum: sum } => {
+            static_source::content_digits(resource, file, sum)?;
+            checksum = Some(sum.clone());
+            "file"
+        }
+        StaticFileKind::Directory => "directory",
+        StaticFileKind::Link { destination } => {
+            target = Some(destination.clone());
+            "link"
+        }
+    };
+    Ok(SourceDescription { kind, checksum, target, attributes: file.attributes })
 }
 
 pub(super) fn source_checksum(state: &ResourceState) -> Option<&ResourceValue> {
@@ -148,6 +198,9 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
 
 /// The content of the first existing source, for writing.
 pub(super) fn read_content(resource: &BoundResource<'_>) -> Result<Vec<u8>> {
+    if let Some(file) = static_source::static_file(resource) {
+        return static_source::read_static_content(resource, file);
+    }
     let source = first_source(resource)?;
     let path: &Path = &source.path;
     resource
