@@ -85,13 +85,7 @@ impl Node {
         let system: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
         let types = Arc::new(PuppetTypes::new(Arc::clone(&system), options));
         if let Err(error) = types.puppet_version() {
-            assert!(
-                std::env::var("MUSTER_TESTS_WITHOUT")
-                    .is_ok_and(|tools| tools.split(',').any(|tool| tool == "puppet")),
-                "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT: {}",
-                error.one_line_message()
-            );
-            tell(&format!("skipped: {}", error.one_line_message()));
+            skip_without_puppet(&error.one_line_message());
             return None;
         }
         let engine = ResourceEngine::new(system)
@@ -281,9 +275,15 @@ fn request_is_much_cheaper_than_starting_ruby() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
+/// Prints why a test is skipped. Fails unless the environment permits that Puppet is missing.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn tell(line: &str) {
-    eprintln!("{line}");
+pub(crate) fn skip_without_puppet(reason: &str) {
+    assert!(
+        std::env::var("MUSTER_TESTS_WITHOUT")
+            .is_ok_and(|tools| tools.split(',').any(|tool| tool == "puppet")),
+        "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT: {reason}"
+    );
+    eprintln!("skipped: {reason}");
 }
 
 /// The process ids of Ruby children of this process. nextest runs each test in its own process.

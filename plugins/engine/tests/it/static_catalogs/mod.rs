@@ -1,6 +1,7 @@
 //! Files with `puppet:` sources, from the metadata of a static catalog and a directory of contents.
 
 mod fixture;
+mod puppet_apply;
 mod refusals;
 mod trees;
 
