@@ -26,7 +26,8 @@ Properties (attributes that are compared with the node) are **bold**. This page 
 - A check of an `exec` (`onlyif`, `unless`) that takes longer than `timeout` fails the resource. Puppet treats the resource as in sync.
 - Every `filebucket` is a directory on the node, even if Puppet keeps it on a server. Without a `path` it is
   `/var/lib/muster/clientbucket`, in the layout of Puppet, so `puppet filebucket --local --bucket DIR` can read it.
-- `puppet:` sources need a Puppet server. In a run without a server the file fails; resources that do not depend on it are applied.
+- A `puppet:` source needs a [static catalog](../guides/catalogs.md#files-of-static-catalogs), because no run asks a Puppet server. Without one the file fails;
+  resources that do not depend on it are applied.
 - `SELinux` contexts are accepted but not managed. `show_diff` is accepted, but contents are never shown.
 - `provider => supervised` of a `service` does not exist in Puppet: on nodes without a running init system, the daemon starts the process
   in a session of its own, and recognizes it after a restart. Its state and output are in `/var/lib/muster/services/NAME`.
