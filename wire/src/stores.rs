@@ -111,8 +111,40 @@ pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
     former_max_bytes: None,
 };
 
+/// Catalogs that were compiled ahead: `catalog.NODE.ADDRESS`, signed by their compiler and never changed; `newest.NODE`, the last compile of each
+/// node with what it read; `code.ENVIRONMENT`, the commit to compile. Compilers write; a node reads its own catalogs. The size fits
+/// 25,000 nodes with two catalogs each of 7.6 KiB.
+pub const CATALOGS_BUCKET: BucketDefinition = BucketDefinition {
+    name: "CATALOGS",
+    description: "Compiled catalogs, and what they read",
+    max_age: None,
+    max_value_bytes: 1024 * 1024 + 1024,
+    max_bytes: 384 * MIB,
+    former_max_bytes: None,
+};
+
+/// The files that catalogs name, by their SHA-256: `file.HASH` and `chunk.HASH`, written once. Compilers write. A name is known to whoever has a catalog with it.
+pub const CONTENT_BUCKET: BucketDefinition = BucketDefinition {
+    name: "CONTENT",
+    description: "Files of catalogs, by hash",
+    max_age: None,
+    max_value_bytes: 512 * 1024 + 1024,
+    max_bytes: 768 * MIB,
+    former_max_bytes: None,
+};
+
+/// Nodes that wait for a compile, under `want.NODE`, at most one entry each. Compilers read and write it.
+pub const COMPILES_BUCKET: BucketDefinition = BucketDefinition {
+    name: "COMPILES",
+    description: "Nodes that wait for a compile",
+    max_age: None,
+    max_value_bytes: 4 * 1024,
+    max_bytes: 24 * MIB,
+    former_max_bytes: None,
+};
+
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 8] = [
+pub const ALL_BUCKETS: [BucketDefinition; 11] = [
     TRUST_BUCKET,
     PERMITS_BUCKET,
     PROVISION_BUCKET,
@@ -121,6 +153,9 @@ pub const ALL_BUCKETS: [BucketDefinition; 8] = [
     NODES_BUCKET,
     FORGOTTEN_BUCKET,
     SCHEDULES_BUCKET,
+    CATALOGS_BUCKET,
+    CONTENT_BUCKET,
+    COMPILES_BUCKET,
 ];
 
 /// Most servers that store a bucket.

@@ -4,7 +4,8 @@
 //!            may publish                                  may subscribe
 //! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox and heartbeats,
 //!            keys of the buckets NODES and PERMITS; reads  data of tunnels to itself, changes of PERMITS and TRUST
-//!            them, PERMITS, TRUST, REQUESTS, its token
+//!            them, PERMITS, TRUST, REQUESTS, its token,
+//!            its catalogs, CONTENT
 //! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
 //!            its tunnels; writes REQUESTS; reads TRUST     of TRUST
 //! service    what a node may, and requests to the agents   what a node and a caller may without tunnels, heartbeats,
@@ -13,7 +14,7 @@
 //! ```
 //!
 //! The tags of a service's token name its rights, and each right has its own subjects: a directory writes FORGOTTEN, a scheduler SCHEDULES, a
-//! provisioner PROVISION and TOKENS. A service without a right has none of them.
+//! provisioner PROVISION and TOKENS, a compiler CATALOGS, CONTENT and COMPILES. A service without a right has none of them.
 //!
 //! In the account of bootstrapping nodes, which shares nothing with the fleet's:
 //!
@@ -208,6 +209,9 @@ fn node_publish_subjects() -> Vec<String> {
     subjects.extend(trust_read_subjects());
     subjects.push(subject::bucket_get(stores::TOKENS_BUCKET.name, USER_NAME_PLACEHOLDER));
     subjects.push(subject::bucket_get(stores::REQUESTS_BUCKET.name, "*"));
+    let own_catalogs = format!("catalog.{USER_NAME_PLACEHOLDER}.*");
+    subjects.push(subject::bucket_get(stores::CATALOGS_BUCKET.name, &own_catalogs));
+    subjects.push(subject::bucket_get(stores::CONTENT_BUCKET.name, "*.*"));
     subjects
 }
 
@@ -239,6 +243,9 @@ fn service_publish_subjects() -> Vec<String> {
         (stores::SCHEDULES_BUCKET, "{{tag(schedule)}}"),
         (stores::PROVISION_BUCKET, "{{tag(provision)}}"),
         (stores::TOKENS_BUCKET, "{{tag(provision)}}"),
+        (stores::CATALOGS_BUCKET, "{{tag(compiler)}}"),
+        (stores::CONTENT_BUCKET, "{{tag(compiler)}}"),
+        (stores::COMPILES_BUCKET, "{{tag(compiler)}}"),
     ];
     let mut subjects: Vec<String> =
         writes.map(|(bucket, right)| subject::bucket_key(bucket.name, right)).into();

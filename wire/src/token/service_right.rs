@@ -15,16 +15,18 @@ pub enum ServiceRight {
     Schedule,
     /// Provisions nodes: keeps their state, the register of names and renewed tokens of nodes, and sends requests to nodes.
     Provision,
+    /// Answers for the agent `compiler`, reads the records of nodes, and signs and stores catalogs and their files.
+    Compile,
 }
 
 /// The text is not the right of a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a service; use directory, schedule or provision")]
+#[error("`{0}` is not a service; use directory, schedule, provision or compiler")]
 pub struct UnknownServiceRight(String);
 
 impl ServiceRight {
     /// All rights.
-    pub const ALL: [Self; 3] = [Self::Directory, Self::Schedule, Self::Provision];
+    pub const ALL: [Self; 4] = [Self::Directory, Self::Schedule, Self::Provision, Self::Compile];
 
     /// The right's identifier: the name of the agent, if the service has one.
     pub fn as_str(self) -> &'static str {
@@ -32,6 +34,7 @@ impl ServiceRight {
             Self::Directory => "directory",
             Self::Schedule => "schedule",
             Self::Provision => "provision",
+            Self::Compile => "compiler",
         }
     }
 
@@ -66,15 +69,21 @@ impl ServiceRight {
         let nodes = stores::NODES_BUCKET;
         let (buckets, requests) = match self {
             // A further run of Puppet waits for other nodes until a directory tells it that they match.
-            Self::Directory => (vec![nodes, stores::FORGOTTEN_BUCKET], "agent:again"),
+            Self::Directory => (vec![nodes, stores::FORGOTTEN_BUCKET], Some("agent:again")),
             Self::Schedule => {
-                (vec![nodes, stores::FORGOTTEN_BUCKET, stores::SCHEDULES_BUCKET], "agent:*")
+                (vec![nodes, stores::FORGOTTEN_BUCKET, stores::SCHEDULES_BUCKET], Some("agent:*"))
             }
             Self::Provision => {
-                (vec![nodes, stores::PROVISION_BUCKET, stores::TOKENS_BUCKET], "agent:*")
+                (vec![nodes, stores::PROVISION_BUCKET, stores::TOKENS_BUCKET], Some("agent:*"))
+            }
+            Self::Compile => {
+                let own =
+                    [stores::CATALOGS_BUCKET, stores::CONTENT_BUCKET, stores::COMPILES_BUCKET];
+                ([vec![nodes, stores::FORGOTTEN_BUCKET], own.into()].concat(), None)
             }
         };
-        let mut tags = vec![self.service_tag(), format!("{self}:>"), requests.to_owned()];
+        let mut tags = vec![self.service_tag(), format!("{self}:>")];
+        tags.extend(requests.map(str::to_owned));
         tags.extend(buckets.iter().map(|bucket| format!("read:{}", bucket.name)));
         tags
     }
