@@ -15,6 +15,7 @@ pub mod enrolment;
 mod text_form;
 
 pub mod approval;
+pub mod catalog;
 pub mod compressed;
 pub mod content;
 pub mod encrypted_inputs;

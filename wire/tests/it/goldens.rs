@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use muster_filter::NodeFilter;
+use muster_wire::catalog::content::{CHUNK_BYTES, ContentAddress, ContentDigest, FileEntry};
 use muster_wire::encrypted_inputs::InputEncryptor;
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, EnrolmentRefusal,
@@ -241,4 +242,22 @@ fn enrolment_request_and_its_answers() {
             open_enrolment_answer(&stored, &enrolment, &place.newcomers, &cache, NOW).unwrap();
         assert_eq!(opened, answer.outcome);
     }
+}
+
+/// The chunks are those of a file of zeros.
+#[test]
+fn entries_of_the_content_store() {
+    let small = FileEntry::Whole(b"# managed\n").encode().unwrap();
+    let stored = compare_golden("content_whole.bin", &small);
+    assert_eq!(FileEntry::decode(&stored).unwrap(), FileEntry::Whole(b"# managed\n"));
+    let zeros = vec![0; 2 * CHUNK_BYTES + 3];
+    let mut digest = ContentDigest::default();
+    for chunk in zeros.chunks(CHUNK_BYTES) {
+        digest.add_chunk(chunk).unwrap();
+    }
+    let (file, list) = digest.finish().unwrap();
+    assert_eq!(file, ContentAddress::of(&zeros));
+    let entry = FileEntry::Chunked(list);
+    let stored = compare_golden("content_list.bin", &entry.encode().unwrap());
+    assert_eq!(FileEntry::decode(&stored).unwrap(), entry);
 }
