@@ -8,6 +8,7 @@
 mod bounded;
 mod file_stamp;
 pub mod files;
+mod partial;
 mod protected;
 mod regular;
 mod replace;
@@ -16,6 +17,7 @@ mod socket;
 
 pub use bounded::{read_limited, read_limited_text, read_prefix};
 pub use file_stamp::FileStamp;
+pub use partial::PartialFile;
 pub use protected::{
     ProtectedFileError, check_metadata as check_protected_metadata, check_protected,
     check_protected_below, read_protected,

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod partial;
+#[cfg(test)]
 mod protected;
 #[cfg(test)]
 mod regular;
