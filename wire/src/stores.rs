@@ -158,6 +158,12 @@ pub const ALL_BUCKETS: [BucketDefinition; 11] = [
     COMPILES_BUCKET,
 ];
 
+/// Whether the broker removes the notes of deletions in this bucket by itself, as the writer of a deletion asks. Nobody needs the notes of names that are
+/// hashes, and such names never end.
+pub fn forgets_deletions(bucket: &str) -> bool {
+    bucket == CONTENT_BUCKET.name
+}
+
 /// Most servers that store a bucket.
 pub const MAX_BUCKET_REPLICAS: u64 = 3;
 

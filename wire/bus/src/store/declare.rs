@@ -188,6 +188,7 @@ fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
         deny_delete: true,
         deny_purge: true,
         allow_direct: true,
+        allow_message_ttl: stores::forgets_deletions(definition.name),
         republish: Some(Republish {
             source: subject::bucket_key(definition.name, ">"),
             destination: subject::bucket_changes(definition.name, ">"),
@@ -218,6 +219,8 @@ fn repaired_config(definition: &BucketDefinition, current: &Config, expected: Co
         deny_delete: expected.deny_delete,
         deny_purge: expected.deny_purge,
         allow_direct: expected.allow_direct,
+        // The broker refuses to end it.
+        allow_message_ttl: current.allow_message_ttl || expected.allow_message_ttl,
         republish: expected.republish,
         ..current.clone()
     }
@@ -239,7 +242,7 @@ type SettingReader = fn(&Config) -> String;
 
 /// The settings in which two configurations of a stream differ.
 fn changed_settings(current: &Config, repaired: &Config) -> Vec<BucketSettingChange> {
-    let settings: [(&'static str, SettingReader); 11] = [
+    let settings: [(&'static str, SettingReader); 12] = [
         ("replicas", |config| config.num_replicas.to_string()),
         ("max_bytes", |config| config.max_bytes.to_string()),
         ("max_value_bytes", |config| config.max_message_size.to_string()),
@@ -250,6 +253,7 @@ fn changed_settings(current: &Config, repaired: &Config) -> Vec<BucketSettingCha
         ("deny_delete", |config| config.deny_delete.to_string()),
         ("deny_purge", |config| config.deny_purge.to_string()),
         ("direct_reads", |config| config.allow_direct.to_string()),
+        ("expiring_deletions", |config| config.allow_message_ttl.to_string()),
         ("republish", |config| config.republish.is_some().to_string()),
     ];
     let change = |(name, value): (&'static str, SettingReader)| {

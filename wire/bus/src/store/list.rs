@@ -13,6 +13,8 @@ use super::{
 
 /// Values per page: well below the buffer size of a subscription.
 const MAX_PAGE_ENTRIES: usize = 512;
+/// Leaves the size of a page to the broker: 64 MiB by default.
+const BROKER_PAGE_BYTES: usize = 0;
 
 impl Bucket {
     /// Every key that matches a pattern such as `node.>` and has a value.
@@ -20,6 +22,23 @@ impl Bucket {
         let mut entries = self.changes_since(pattern, 0).await?;
         entries.retain(|entry| entry.value.is_some());
         Ok(entries)
+    }
+
+    /// Passes every key that matches a pattern and has a value to `visit`, in revision order. Only pages of about this many bytes are in memory. A key that
+    /// changes meanwhile may occur twice, the older value first.
+    pub async fn visit_values(
+        &self,
+        pattern: &str,
+        page_bytes: usize,
+        mut visit: impl FnMut(BucketEntry),
+    ) -> Result<()> {
+        let mut first = Some(1);
+        while let Some(revision) = first {
+            let page = self.read_page_at(pattern, revision, page_bytes).await?;
+            page.entries.into_iter().filter(|entry| entry.value.is_some()).for_each(&mut visit);
+            first = page.next;
+        }
+        Ok(())
     }
 
     /// The last change of each matching key with a revision above this one, including deletions, in revision order. A key that
@@ -32,15 +51,23 @@ impl Bucket {
         let mut entries = Vec::new();
         let mut first = revision.saturating_add(1);
         loop {
-            let page =
-                self.retry_request(READER_TIMEOUT, || self.read_page(pattern, first)).await?;
+            let page = self.read_page_at(pattern, first, BROKER_PAGE_BYTES).await?;
             entries.extend(page.entries);
             let Some(next) = page.next else { return Ok(entries) };
             first = next;
         }
     }
 
-    async fn read_page(&self, pattern: &str, first: u64) -> Result<BucketPage, BucketRequestError> {
+    async fn read_page_at(&self, pattern: &str, first: u64, bytes: usize) -> Result<BucketPage> {
+        self.retry_request(READER_TIMEOUT, || self.read_page(pattern, first, bytes)).await
+    }
+
+    async fn read_page(
+        &self,
+        pattern: &str,
+        first: u64,
+        max_bytes: usize,
+    ) -> Result<BucketPage, BucketRequestError> {
         let unanswered = |problem: &dyn std::fmt::Display| {
             BucketRequestError::Unanswered(self.failed_error("list", problem))
         };
@@ -50,6 +77,7 @@ impl Bucket {
         let page_request = json!({
             "seq": first,
             "batch": MAX_PAGE_ENTRIES,
+            "max_bytes": max_bytes,
             "next_by_subj": subject::bucket_key(self.name(), pattern),
         });
         let page_request = Bytes::from(page_request.to_string());

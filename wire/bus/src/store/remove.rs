@@ -1,12 +1,18 @@
 //! Removes many keys of a bucket, or all.
 
+use std::time::Duration;
+
 use async_nats::jetstream;
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use muster_wire::stores;
 
 use super::declare::find_stream;
-use super::{Bucket, BucketEntry, Result};
+use super::entry::OPERATION_HEADER;
+use super::{Bucket, BucketEntry, Result, expecting};
 
+/// The header with the time after which the broker removes a message, in seconds.
+const EXPIRY_HEADER: &str = "Nats-TTL";
 /// Deletions at a time.
 const CONCURRENT_DELETIONS: usize = 64;
 
@@ -22,6 +28,20 @@ impl Bucket {
     pub async fn delete_keys(&self, keys: &[String]) -> Result<()> {
         let deletions = keys.iter().map(|key| self.delete(key));
         stream::iter(deletions).buffer_unordered(CONCURRENT_DELETIONS).try_collect().await
+    }
+
+    /// Deletes a key's value only if its last revision is this one. The broker removes the note of the deletion after `note_age`, of which it counts whole
+    /// seconds. Only buckets that [`stores::forgets_deletions`] names accept that.
+    pub async fn delete_revision(
+        &self,
+        key: &str,
+        revision: u64,
+        note_age: Duration,
+    ) -> Result<()> {
+        let mut headers = expecting(revision);
+        headers.insert(OPERATION_HEADER, "DEL");
+        headers.insert(EXPIRY_HEADER, format!("{}s", note_age.as_secs()));
+        self.write_value("delete", key, Bytes::new(), headers).await.map(drop)
     }
 
     /// Removes the bucket with all that is in it. Needs administrator permissions.
