@@ -9,6 +9,7 @@
 pub mod carrier;
 mod connect;
 mod connection;
+pub mod content;
 mod error;
 mod event;
 mod fleet_event;
