@@ -14,6 +14,7 @@ mod checks;
 mod choria;
 mod command_pipe;
 mod config_deploy;
+mod content;
 mod coverage;
 mod data_sources;
 mod demo;

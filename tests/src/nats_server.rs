@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use muster_wire::limits::MAX_CONNECT_BYTES;
 use tempfile::TempDir;
 
 use crate::command::{end_program, print_log_of_failure};
@@ -47,9 +48,10 @@ impl NatsServer {
         let directory = TempDir::new().unwrap();
         let root = directory.path().display();
         let requested_port = port.map_or("-1".to_owned(), |port| port.to_string());
+        // As in the generated configuration: the token of an administrator names the subjects of all stores.
         let text = format!(
             "host: {host}\nport: {requested_port}\nports_file_dir: \"{root}\"\nlog_file: \"{root}/log\"\n\
-             max_connections: 100000\nwrite_deadline: \"10s\"\n{}",
+             max_connections: 100000\nmax_control_line: {MAX_CONNECT_BYTES}\nwrite_deadline: \"10s\"\n{}",
             configuration.replace("@DIRECTORY@", &root.to_string())
         );
         let file = directory.path().join("nats.conf");

@@ -122,6 +122,7 @@ fn served_by(right: ServiceRight) -> (String, &'static str) {
         ServiceRight::Directory => "$KV.FORGOTTEN.web1.example.net",
         ServiceRight::Schedule => "$KV.SCHEDULES.x",
         ServiceRight::Provision => "$KV.PROVISION.leader",
+        ServiceRight::Compile => "$KV.COMPILES.want.web1.example.net",
     };
     (format!("muster.{right}.*.any"), key)
 }
