@@ -22,6 +22,7 @@ mod caller;
 mod checks;
 mod client;
 mod cluster;
+mod content;
 mod daemon;
 mod demo;
 mod directory;

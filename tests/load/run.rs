@@ -11,7 +11,7 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, checks, client, cluster, daemon, directory, directory_fleet, discovery, engine,
+    broker_restart, checks, client, cluster, content, daemon, directory, directory_fleet, discovery, engine,
     micro, provision, regions, slow_link, start, tunnel,
 };
 
@@ -30,6 +30,8 @@ enum Bench {
     Checks,
     /// Throughput of a tunnel, next to a direct connection
     Tunnel,
+    /// Throughput of the content store, next to a copy
+    Content,
     /// Discovery of nodes, by each method
     Discovery,
     /// Filters, next to closures
@@ -149,6 +151,7 @@ impl RunArgs {
             Bench::Start => start::bench(pick(15, 40)),
             Bench::Checks => checks::bench(1_000, pick(5, 9)),
             Bench::Tunnel => tunnel::bench(pick(64, 512), pick(3, 5)),
+            Bench::Content => content::bench(pick(16, 64), pick(3, 5)),
             Bench::Discovery => discovery::bench(pick(200, 1_000), pick(5, 9)),
             Bench::Filters => micro::bench_filters(pick(15, 50)),
             Bench::Signatures => micro::bench_signatures(pick(15, 50)),
