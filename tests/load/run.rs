@@ -11,8 +11,8 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, checks, client, cluster, content, daemon, directory, directory_fleet, discovery, engine,
-    micro, provision, regions, slow_link, start, tunnel,
+    broker_restart, checks, client, cluster, content, daemon, directory, directory_fleet,
+    discovery, engine, micro, provision, regions, slow_link, start, tunnel,
 };
 
 /// The benches.
