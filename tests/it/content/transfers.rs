@@ -130,6 +130,7 @@ mod long {
     use std::time::Instant;
 
     use muster_bus::content::ContentStore;
+    use muster_tests::fault_proxy::NetworkFault;
     use tokio::fs::File;
 
     use super::*;
@@ -199,5 +200,26 @@ mod long {
         // Half of the chunks were asked for, and at most 32 of them and one more were not written yet.
         assert!(fetched.kept_chunks >= CHUNKS / 2 - 33, "{fetched:?}");
         assert!(fetched.fetched_chunks > 0, "{fetched:?}");
+    }
+
+    /// At this rate, sixteen chunks that were asked for at once would exceed the timeout of an answer, and be asked for again.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a12_6_each_chunk_is_asked_for_once_over_a_slow_link() {
+        let fixture = ContentFixture::new().await;
+        let bytes = random_bytes(1, 16 * CHUNK_BYTES);
+        let file = put(&fixture.compiler().await, &bytes).await;
+        let (proxy, mut published) = FaultProxy::start_tapped(&fixture.server).await;
+        let (delay, bytes_per_second) = (Duration::from_millis(20), 1_000_000);
+        proxy.inject(NetworkFault::SlowLink { delay, bytes_per_second });
+        let node = fixture.node_behind(&proxy).await;
+        let started = Instant::now();
+        fetch(&node, file, &fixture.path("file")).await;
+        assert!(started.elapsed() > Duration::from_secs(6), "the link was not slow");
+        let mut asked = Vec::new();
+        while let Ok(message) = published.try_recv() {
+            asked.extend(requested_chunk(&message));
+        }
+        let chunks: Vec<_> = bytes.chunks(CHUNK_BYTES).map(ContentAddress::of).collect();
+        assert_eq!(asked, chunks);
     }
 }
