@@ -29,6 +29,7 @@ mod error;
 mod eval;
 mod explain;
 mod fact_names;
+mod fact_patterns;
 mod index;
 mod json;
 mod limits;
@@ -48,6 +49,7 @@ pub use ast::{MAX_FILTER_BYTES, MAX_FILTER_ELEMENTS, NodeFilter};
 pub use document::{DocumentQuery, parse_date_millis};
 pub use error::FilterError;
 pub use fact_names::ReferencedFacts;
+pub use fact_patterns::FactPatterns;
 pub use limits::{
     MAX_QUERY_BYTES, MAX_QUERY_CONDITIONS, MAX_QUERY_DEPTH, MAX_QUERY_REGEXES, MAX_SELECT_BYTES,
     MAX_SELECT_DEPTH, MAX_SELECT_LOOKUPS, MAX_SELECT_REGEXES, MAX_SELECT_TERMS,

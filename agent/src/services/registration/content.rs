@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use muster_ddl::AgentDdl;
+use muster_filter::FactPatterns;
 use muster_filter::state::{MapField, NodeFacts};
 use muster_node::config::RegistrationConfig;
 use muster_node::core::DaemonCore;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::NodeContent;
 use serde_json::{Map, Value};
-
-use super::fact_patterns::FactPatterns;
+use sha2::{Digest as _, Sha256};
 
 /// Facts that are named if a record is too large.
 const NAMED_FACTS: usize = 3;
@@ -34,7 +34,7 @@ impl FactSelection {
     fn published(&self, facts: &NodeFacts) -> NodeFacts {
         let mut map = facts.as_map().clone();
         self.excluded.remove_from(&mut map);
-        self.hashed.hash_in(&mut map);
+        hash_facts(&self.hashed, &mut map);
         // Fewer and shorter values than before are within the limits; a hash of a short text is not much longer.
         NodeFacts::from_map(map).unwrap_or_default()
     }
@@ -45,6 +45,21 @@ impl FactSelection {
         self.volatile.remove_from(&mut map);
         NodeContent { facts: NodeFacts::from_map(map).unwrap_or_default(), ..content.clone() }
     }
+}
+
+/// Replaces the values that match by a hash, so that equal values can be compared and are not disclosed.
+fn hash_facts(patterns: &FactPatterns, facts: &mut Map<String, Value>) {
+    patterns.edit(facts, &mut |map, key| {
+        if let Some(value) = map.get_mut(key) {
+            *value = Value::String(hash_text(value));
+        }
+    });
+}
+
+/// `sha256:` and the first 16 bytes of the hash in hexadecimal.
+fn hash_text(value: &Value) -> String {
+    let digest = Sha256::digest(value.to_string().as_bytes());
+    digest.iter().take(16).fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Subsystems whose whole state is published at once: their states are events, such as a check's hard state, a maintenance, or a run that was asked for.
@@ -126,11 +141,12 @@ pub(super) fn largest_facts(content: &NodeContent) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_filter::FactPatterns;
     use muster_filter::state::{MapField, NodeFacts};
     use muster_wire::node_record::NodeContent;
     use serde_json::{Value, json};
 
-    use super::PromptParts;
+    use super::{PromptParts, hash_facts};
 
     fn parts(state: &Value) -> PromptParts {
         let state = NodeFacts::from_map(state.as_object().unwrap().clone()).unwrap();
@@ -164,5 +180,18 @@ mod tests {
         let pending = parts(&json!({"ledger": {"pending": 1}}));
         assert!(critical.differ_from(&ok) && ok.differ_from(&critical));
         assert!(!pending.differ_from(&parts(&json!({}))));
+    }
+
+    #[test]
+    fn hash_hides_the_value_and_keeps_equality() {
+        let patterns = FactPatterns::new(&["secret".to_owned()]);
+        let hashed = |value: &str| {
+            let mut facts = json!({"secret": value, "x": 1}).as_object().unwrap().clone();
+            hash_facts(&patterns, &mut facts);
+            facts
+        };
+        assert_eq!(hashed("a"), hashed("a"));
+        assert_ne!(hashed("a"), hashed("b"));
+        assert!(hashed("a").get("secret").unwrap().as_str().unwrap().starts_with("sha256:"));
     }
 }

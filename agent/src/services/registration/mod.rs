@@ -7,7 +7,6 @@
 
 mod budget;
 mod content;
-mod fact_patterns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

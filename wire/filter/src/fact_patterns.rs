@@ -1,42 +1,35 @@
 //! Dotted paths of facts with `*` for any one segment or a part of it: `memory.*.available*`.
 
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FactPatterns(Vec<Vec<String>>);
+/// Patterns of facts, as in `registration.volatile_facts` of a daemon's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FactPatterns(Vec<Vec<String>>);
 
 impl FactPatterns {
-    /// Parses patterns that the configuration has checked.
-    pub(crate) fn new(patterns: &[String]) -> Self {
+    /// Parses patterns, whose form the configuration has checked.
+    pub fn new(patterns: &[String]) -> Self {
         let segments = |pattern: &String| pattern.split('.').map(str::to_owned).collect();
         Self(patterns.iter().map(segments).collect())
     }
 
-    pub(crate) fn remove_from(&self, facts: &mut Map<String, Value>) {
-        for pattern in &self.0 {
-            edit(facts, pattern, &mut |map, key| {
-                map.remove(key);
-            });
-        }
+    /// Removes the facts that match.
+    pub fn remove_from(&self, facts: &mut Map<String, Value>) {
+        self.edit(facts, &mut |map, key| {
+            map.remove(key);
+        });
     }
 
-    /// Replaces the values that match by a hash, so that equal values can be compared and are not disclosed.
-    pub(crate) fn hash_in(&self, facts: &mut Map<String, Value>) {
+    /// Calls `apply` for each fact that matches, with the map that has it and its name there.
+    pub fn edit(
+        &self,
+        facts: &mut Map<String, Value>,
+        apply: &mut impl FnMut(&mut Map<String, Value>, &str),
+    ) {
         for pattern in &self.0 {
-            edit(facts, pattern, &mut |map, key| {
-                if let Some(value) = map.get_mut(key) {
-                    *value = Value::String(hash_text(value));
-                }
-            });
+            edit(facts, pattern, apply);
         }
     }
-}
-
-/// `sha256:` and the first 16 bytes of the hash in hexadecimal.
-fn hash_text(value: &Value) -> String {
-    let digest = Sha256::digest(value.to_string().as_bytes());
-    digest.iter().take(16).fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Calls `apply` for each key that the pattern selects, in the map that has it.
@@ -86,19 +79,6 @@ mod tests {
         let expected =
             json!({"memory": {"system": {"total": 3}, "swap": 4}, "os": {"family": "Debian"}});
         assert_eq!(Value::Object(stable), expected);
-    }
-
-    #[test]
-    fn hash_hides_the_value_and_keeps_equality() {
-        let patterns = FactPatterns::new(&["secret".to_owned()]);
-        let hashed = |value: &str| {
-            let mut facts = map(&json!({"secret": value, "x": 1}));
-            patterns.hash_in(&mut facts);
-            facts
-        };
-        assert_eq!(hashed("a"), hashed("a"));
-        assert_ne!(hashed("a"), hashed("b"));
-        assert!(hashed("a").get("secret").unwrap().as_str().unwrap().starts_with("sha256:"));
     }
 
     #[test]
