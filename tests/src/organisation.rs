@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use muster_bus::{BrokerAddress, BucketReplicas, Bus, BusOptions};
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::limits::MAX_CONNECT_BYTES;
 use muster_wire::sign::Signer;
 use muster_wire::stores;
 use muster_wire::token::claims::{
@@ -157,7 +158,7 @@ impl Organisation {
             &self.operator,
         )
         .unwrap();
-        let mut storage = AccountClaims::new(AccountLimits::with_jetstream(), Vec::new());
+        let mut storage = AccountClaims::new(AccountLimits::with_jetstream(true), Vec::new());
         storage.rest.extend(storage_exports());
         let key = self.storage.public_key();
         let storage =
@@ -166,6 +167,7 @@ impl Organisation {
         let operator =
             encode::issue_operator_token("test", operator, validity, &self.operator).unwrap();
         let mut text = String::new();
+        writeln!(text, "max_control_line: {MAX_CONNECT_BYTES}").unwrap();
         writeln!(text, "operator: {operator}").unwrap();
         writeln!(text, "system_account: {}", self.system.public_key()).unwrap();
         writeln!(text, "resolver: {{ type: full, dir: \"@DIRECTORY@/accounts\" }}").unwrap();

@@ -31,9 +31,7 @@ pub enum CompressedJsonError {
 }
 
 /// Compresses a value.
-pub(crate) fn compress_json<T: Serialize + ?Sized>(
-    value: &T,
-) -> Result<String, CompressedJsonError> {
+pub fn compress_json<T: Serialize + ?Sized>(value: &T) -> Result<String, CompressedJsonError> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     let text = serde_json::to_vec(value).map_err(CompressedJsonError::Json)?;
     encoder.write_all(&text).map_err(CompressedJsonError::Compression)?;
@@ -42,7 +40,7 @@ pub(crate) fn compress_json<T: Serialize + ?Sized>(
 }
 
 /// Decompresses a value of at most `limit` bytes of JSON. Decompression stops at the limit.
-pub(crate) fn decompress_json<T: DeserializeOwned>(
+pub fn decompress_json<T: DeserializeOwned>(
     text: &str,
     limit: usize,
 ) -> Result<T, CompressedJsonError> {

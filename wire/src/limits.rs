@@ -100,6 +100,12 @@ pub const MAX_SCHEDULE_GRANT_BYTES: usize = MAX_USER_TOKEN_BYTES + 32 * 1024;
 /// Longest lifetime of a schedule, in milliseconds.
 pub const MAX_SCHEDULE_LIFETIME_MILLIS: u64 = 400 * 24 * 60 * 60 * 1000;
 
+/// Largest signed catalog, in bytes: at most the broker's default `max_payload` of 1 MiB.
+pub const MAX_CATALOG_BYTES: usize = 1024 * 1024;
+
+/// Largest catalog after decompression, in bytes. A catalog of 2,000 resources has 900 KB.
+pub const MAX_CATALOG_CONTENT_BYTES: usize = 32 * 1024 * 1024;
+
 /// Longest line of an audit log, in bytes: the escaped inputs of a request, or an account token.
 pub const MAX_AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;
 

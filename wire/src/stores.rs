@@ -159,17 +159,27 @@ pub const ALL_BUCKETS: [BucketDefinition; 11] = [
 ];
 
 /// Whether the broker removes the notes of deletions in this bucket by itself, as the writer of a deletion asks. Nobody needs the notes of names that are
-/// hashes, and such names never end.
+/// hashes, and such names never end; those of nodes that no longer wait matter only to who was disconnected meanwhile.
 pub fn forgets_deletions(bucket: &str) -> bool {
-    bucket == CONTENT_BUCKET.name
+    [CONTENT_BUCKET.name, COMPILES_BUCKET.name].contains(&bucket)
 }
 
 /// Most servers that store a bucket.
 pub const MAX_BUCKET_REPLICAS: u64 = 3;
 
-/// The storage of a fleet's account: all buckets at their limits, on as many servers as store them.
-pub fn account_storage_bytes() -> u64 {
-    ALL_BUCKETS.iter().map(|bucket| bucket.max_bytes).sum::<u64>() * MAX_BUCKET_REPLICAS
+/// The buckets that exist only in a fleet that has compilers: they reserve as much space as all others.
+pub const CATALOG_BUCKETS: [BucketDefinition; 3] =
+    [CATALOGS_BUCKET, CONTENT_BUCKET, COMPILES_BUCKET];
+
+/// The buckets of a fleet, with or without those of catalogs.
+pub fn fleet_buckets(with_catalogs: bool) -> impl Iterator<Item = &'static BucketDefinition> {
+    ALL_BUCKETS.iter().filter(move |bucket| with_catalogs || !CATALOG_BUCKETS.contains(bucket))
+}
+
+/// The storage of a fleet's account: its buckets at their limits, on as many servers as store them.
+pub fn account_storage_bytes(with_catalogs: bool) -> u64 {
+    let sizes = fleet_buckets(with_catalogs).map(|bucket| bucket.max_bytes);
+    sizes.sum::<u64>() * MAX_BUCKET_REPLICAS
 }
 
 /// Number of permit pools that one node may use at a time.

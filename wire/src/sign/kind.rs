@@ -23,6 +23,8 @@ pub enum EnvelopeKind {
     Approval,
     /// A [`crate::schedule_grant::ScheduleGrant`].
     Schedule,
+    /// A [`crate::catalog::CompiledCatalog`].
+    Catalog,
     /// A bundle manifest of `muster-bundle`.
     Bundle,
     /// A [`crate::enrol::EnrolmentRequest`] with its proof.
@@ -53,6 +55,7 @@ impl EnvelopeKind {
             Self::Proposal => ("muster.proposal.v1", limits::MAX_PROPOSAL_BYTES),
             Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
             Self::Schedule => ("muster.schedule.v1", limits::MAX_SCHEDULE_GRANT_BYTES),
+            Self::Catalog => ("muster.catalog.v1", limits::MAX_CATALOG_BYTES),
             Self::Bundle => ("muster.bundle.v1", limits::MAX_BUNDLE_MANIFEST_BYTES),
             Self::Hello => ("muster.hello.v1", limits::MAX_ENROLMENT_REQUEST_BYTES),
             Self::Welcome => ("muster.welcome.v1", limits::MAX_ENROLMENT_ANSWER_BYTES),

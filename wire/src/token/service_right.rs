@@ -38,6 +38,16 @@ impl ServiceRight {
         }
     }
 
+    /// The service, in messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::Schedule => "scheduling service",
+            Self::Provision => "provisioner",
+            Self::Compile => "compiler",
+        }
+    }
+
     /// The right to answer for this agent; `None` for an agent that no service has.
     pub fn of_agent(agent: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|right| right.as_str() == agent)

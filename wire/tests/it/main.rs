@@ -6,6 +6,8 @@
 mod approvals;
 mod audit;
 #[cfg(test)]
+mod catalogs;
+#[cfg(test)]
 mod contents;
 #[cfg(test)]
 mod creds;

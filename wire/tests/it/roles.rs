@@ -1,6 +1,6 @@
 //! The permission template of each role. `tests/it` verifies that the broker enforces the templates.
 
-use muster_wire::stores::ALL_BUCKETS;
+use muster_wire::stores::{ALL_BUCKETS, fleet_buckets};
 use muster_wire::token::UserRole;
 use muster_wire::token::claims::{AccountLimits, PermissionTemplate};
 use muster_wire::token::permission::find_permission;
@@ -31,6 +31,8 @@ fn nodes_can_only_reply_register_and_use_permits() {
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
         "$JS.API.DIRECT.GET.KV_TOKENS.$KV.TOKENS.{{name()}}",
         "$JS.API.DIRECT.GET.KV_REQUESTS.$KV.REQUESTS.*",
+        "$JS.API.DIRECT.GET.KV_CATALOGS.$KV.CATALOGS.catalog.{{name()}}.*",
+        "$JS.API.DIRECT.GET.KV_CONTENT.$KV.CONTENT.*.*",
         "_CONFIRM",
     ]);
     assert_eq!(template.publish.allow, publish);
@@ -206,12 +208,16 @@ fn permission_names_its_template_line_and_its_pattern() {
     assert!(find_permission(&template.subscribe, &node.claims(), foreign).is_none());
 }
 
-/// All buckets at their limits, on three servers, fit in the account's storage: a full bucket takes no space from another one. A server offers 2 GiB.
+/// All buckets at their limits, on three servers, fit in the account's storage: a full bucket takes no space from another one. A server of an earlier version
+/// offers 2 GiB, one of this version 6 GiB.
 #[test]
 fn all_buckets_at_their_limits_fit_in_the_account() {
-    let sum: u64 = ALL_BUCKETS.iter().map(|bucket| bucket.max_bytes).sum();
-    let account = AccountLimits::with_jetstream().disk_storage.unwrap().cast_unsigned();
-    assert!(3 * sum <= account && account < 2 << 30, "{sum} {account}");
+    for (with_catalogs, offered) in [(false, 2 << 30), (true, 6 << 30)] {
+        let sum: u64 = fleet_buckets(with_catalogs).map(|bucket| bucket.max_bytes).sum();
+        let limits = AccountLimits::with_jetstream(with_catalogs);
+        let account = limits.disk_storage.unwrap().cast_unsigned();
+        assert!(3 * sum <= account && account < offered, "{sum} {account}");
+    }
     for bucket in ALL_BUCKETS {
         assert!(bucket.max_bytes >= 2 * u64::from(bucket.max_value_bytes), "{}", bucket.name);
     }

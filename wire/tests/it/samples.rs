@@ -9,6 +9,9 @@ use muster_operations::bundle::{
 use muster_wire::approval::{
     ProposalApproval, ProposalInputs, RequestProposal, open_approval, open_proposal,
 };
+use muster_wire::catalog::{
+    CatalogAddress, CatalogSecrets, CatalogStatement, CompiledCatalog, open_compiled_catalog,
+};
 use muster_wire::enrol::{
     EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, open_enrolment_answer,
     open_enrolment_request, sign_enrolment_request,
@@ -22,8 +25,8 @@ use muster_wire::sign::{
     open_reply, open_request, sign_envelope,
 };
 use muster_wire::subject::EventAddress;
-use muster_wire::token::{TokenCache, UserRole};
-use serde_json::{Map, Value};
+use muster_wire::token::{ServiceRight, TokenCache, UserRole};
+use serde_json::{Map, Value, json};
 
 use crate::enrolment::{EnrolmentFixture, WEB, enrolment_request, machine};
 use crate::world::{self, NOW, broadcast, expected, name, request};
@@ -39,7 +42,8 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
         EnvelopeKind::Heartbeat => Some(EnvelopeKind::Proposal),
         EnvelopeKind::Proposal => Some(EnvelopeKind::Approval),
         EnvelopeKind::Approval => Some(EnvelopeKind::Schedule),
-        EnvelopeKind::Schedule => Some(EnvelopeKind::Bundle),
+        EnvelopeKind::Schedule => Some(EnvelopeKind::Catalog),
+        EnvelopeKind::Catalog => Some(EnvelopeKind::Bundle),
         EnvelopeKind::Bundle => Some(EnvelopeKind::Hello),
         EnvelopeKind::Hello => Some(EnvelopeKind::Welcome),
         EnvelopeKind::Welcome => None,
@@ -81,6 +85,11 @@ impl Samples {
             | EnvelopeKind::Record
             | EnvelopeKind::Heartbeat => fleet.node(),
             EnvelopeKind::Approval => fleet.signer(UserRole::Caller, "anna", 61),
+            EnvelopeKind::Catalog => {
+                let tags = ServiceRight::tags(&[ServiceRight::Compile]);
+                let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+                fleet.signer_tagged(UserRole::Service, "compiler1", 62, &tags)
+            }
             EnvelopeKind::Bundle => bundle_signer(&self.place),
             EnvelopeKind::Hello => self.place.bootstrap(&WEB),
             EnvelopeKind::Welcome => self.place.enrolment_service(),
@@ -89,7 +98,7 @@ impl Samples {
 
     /// An authentic message of this kind.
     pub(crate) fn sealed(&self, kind: EnvelopeKind) -> Vec<u8> {
-        let signer = self.signer(kind);
+        let (fleet, signer) = (&self.place.fleet, self.signer(kind));
         let enrolment = enrolment_request("web-1.example.com", &machine(80), &self.bootstrap);
         let sealed = match kind {
             EnvelopeKind::Request => sign_envelope(kind, &request(&["db1.acme.net"]), &signer),
@@ -108,6 +117,9 @@ impl Samples {
                 sign_envelope(kind, &approval, &signer)
             }
             EnvelopeKind::Schedule => sign_envelope(kind, &grant(), &signer),
+            EnvelopeKind::Catalog => {
+                sign_envelope(kind, &compiled_catalog(&fleet.node(), &signer), &signer)
+            }
             EnvelopeKind::Bundle => {
                 Ok(BundleArchive::decode(&self.bundle).unwrap().envelope.to_vec())
             }
@@ -175,6 +187,14 @@ impl Samples {
             EnvelopeKind::Schedule => open_grant(&encode_envelope(bytes), trust, &cache, NOW)
                 .map(drop)
                 .map_err(|error| error.to_string()),
+            EnvelopeKind::Catalog => {
+                let node = fleet.node();
+                let sample = compiled_catalog(&node, &self.signer(kind));
+                let (node, address) = (node.identity(), sample.statement.address);
+                open_compiled_catalog(bytes, node, address, trust, &cache, NOW)
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+            }
             EnvelopeKind::Bundle => self.open_bundle(bytes).map_err(|error| error.to_string()),
             EnvelopeKind::Hello => open_enrolment_request(bytes, newcomers, &cache, NOW)
                 .map(drop)
@@ -226,6 +246,23 @@ fn grant() -> ScheduleGrant {
         expires_at: NOW + 60_000,
         schedule: Map::from_iter([("agent".to_owned(), "puppet".into())]),
     }
+}
+
+/// A catalog without secrets, so that its bytes are the same each time.
+fn compiled_catalog(node: &Signer, compiler: &Signer) -> CompiledCatalog {
+    let catalog = json!({"name": node.identity(), "resources": []});
+    let mut catalog = catalog.as_object().unwrap().clone();
+    let address = CatalogAddress::of_catalog(&mut catalog);
+    let statement = CatalogStatement {
+        compiler: compiler.identity().clone(),
+        node: node.identity().clone(),
+        environment: "production".to_owned(),
+        code: "4f2c1e".to_owned(),
+        address,
+        compiled_at: NOW,
+    };
+    let (secrets, key) = (CatalogSecrets::default(), node.public_key());
+    CompiledCatalog::new(statement, &catalog, &secrets, &key).unwrap()
 }
 
 fn record() -> NodeRecord {

@@ -139,7 +139,7 @@ fn account_token(
         SigningKeyEntry::Scoped(Box::new(scope))
     };
     let mut claims =
-        AccountClaims::new(AccountLimits::with_jetstream(), roles.iter().map(scoped).collect());
+        AccountClaims::new(AccountLimits::with_jetstream(true), roles.iter().map(scoped).collect());
     change(&mut claims);
     let validity = TokenValidity::without_end(issued_at);
     encode::issue_account_token("fleet", account.public_key(), claims, validity, operator).unwrap()
