@@ -199,7 +199,7 @@ impl Organisation {
                 scope.template = template;
             }
         }
-        let mut limits = account_limits(realm == self.stores_realm());
+        let mut limits = self.account_limits(realm);
         keep_unknown_fields(&mut limits.rest, &account.limits.rest);
         account.limits = limits;
         match (realm, self.profile().storage_account) {
@@ -209,11 +209,15 @@ impl Organisation {
         }
         *account != before
     }
-}
 
-/// The account limits that this version sets, for an account with or without the stores.
-fn account_limits(has_stores: bool) -> AccountLimits {
-    if has_stores { AccountLimits::with_jetstream() } else { AccountLimits::default() }
+    /// The limits that this version sets: the account of the stores has space for them.
+    fn account_limits(&self, realm: AccountRealm) -> AccountLimits {
+        if realm == self.stores_realm() {
+            AccountLimits::with_jetstream(self.has_catalogs())
+        } else {
+            AccountLimits::default()
+        }
+    }
 }
 
 /// The permissions of a role in this account; `None` if the account does not have the role.

@@ -142,10 +142,31 @@ impl Organisation {
         let expected: Vec<String> =
             self.valid_leafs(now)?.iter().map(|leaf| leaf.name.to_string()).collect();
         status.problems = find_problems(&status, &variables, &expected);
+        status.problems.extend(self.missing_stores(&status, &variables));
         status.problems.extend(health_problems(health, &variables)?);
         status.problems.extend(outdated.iter().map(|server| format!("server {server} has another account token than this directory, so it may accept users that were revoked; run `rpc org push`")));
         status.problems.extend(damaged.iter().map(ToString::to_string));
         Ok(status)
+    }
+}
+
+impl Organisation {
+    /// The stores that do not exist.
+    fn missing_stores(
+        &self,
+        status: &BrokerStatus,
+        variables: &ByServer<ServerVariables>,
+    ) -> Vec<String> {
+        // Streams of a server without JetStream are not lost.
+        if variables.values().any(|server| server.jetstream.config.is_none()) {
+            return Vec::new();
+        }
+        let known: BTreeSet<&str> =
+            status.streams.iter().map(|stream| stream.name.as_str()).collect();
+        let names = stores::fleet_buckets(self.has_catalogs());
+        let names = names.map(|store| stores::stream_name(store.name));
+        let missing = names.filter(|name| !known.contains(name.as_str()));
+        missing.map(|name| format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones")).collect()
     }
 }
 
@@ -283,14 +304,6 @@ fn find_problems(
     for leaf in expected_leafs {
         if !status.leafs.iter().any(|connected| connected.name == *leaf) {
             problems.push(format!("leaf node {leaf} is not connected"));
-        }
-    }
-    let names: BTreeSet<&str> = status.streams.iter().map(|stream| stream.name.as_str()).collect();
-    for store in &stores::ALL_BUCKETS {
-        let name = stores::stream_name(store.name);
-        // Streams of a server without JetStream are not lost.
-        if !names.contains(name.as_str()) && off.is_empty() {
-            problems.push(format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones"));
         }
     }
     problems.extend(status.streams.iter().flat_map(|stream| stream_problems(stream, size)));

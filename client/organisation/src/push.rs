@@ -69,6 +69,16 @@ pub enum PushError {
         "the store {0} does not exist in the cluster, but the servers {1} have files of it; stop all but the one whose files are right, move their directory `jetstream` away, start them, and run the command again"
     )]
     SeveralHolders(&'static str, String),
+    /// Servers have too little space for streams, and would offer the account none.
+    #[error(
+        "the fleet compiles catalogs, so that its stores need {mebibytes} MiB; these servers offer less: {servers}. Set `max_file: 6GB` in their block `jetstream`, restart them, and run the command again"
+    )]
+    SmallServers {
+        /// Names of the servers.
+        servers: String,
+        /// The space that is needed.
+        mebibytes: u64,
+    },
     /// Renewing tokens of nodes failed.
     #[error("cannot renew tokens of nodes")]
     Renewal(#[from] TokenRenewalError),

@@ -73,6 +73,9 @@ pub(crate) struct StorageSettings {
     /// Whether writes are on disk before they are confirmed.
     #[serde(default)]
     pub(crate) sync_always: bool,
+    /// Space for streams, in bytes.
+    #[serde(default)]
+    pub(crate) max_storage: u64,
 }
 
 /// A group of servers that agree on one log.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use muster_wire::stores;
 use muster_wire::token::claims::{AccountClaims, UserClaims};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::{Seconds, ServiceRight};
@@ -20,6 +21,17 @@ impl Organisation {
             .filter(|(_, rights)| rights.is_empty())
             .map(|(name, _)| name)
             .collect())
+    }
+}
+
+impl Organisation {
+    /// Whether the fleet has the stores of catalogs: a service may compile, or they were declared when one could.
+    pub fn has_catalogs(&self) -> bool {
+        // A new organisation has no token yet, and no service.
+        let has_compiler = self.fleet_trust().is_ok_and(|trust| {
+            trust.claims().nats.services.contains_key(ServiceRight::Compile.as_str())
+        });
+        has_compiler || self.has_declared(&stores::CATALOGS_BUCKET)
     }
 }
 

@@ -12,7 +12,7 @@ use muster_wire::Millis;
 use muster_wire::stores::{self, BucketDefinition};
 
 use crate::push::PushError;
-use crate::server_reports::StorageServers;
+use crate::server_reports::{ServerVariables, StorageServers, SystemClient};
 use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, renewal};
 
 /// File with the names of the stores that were declared, one per line. Organisations of earlier versions have none until their next push.
@@ -72,7 +72,7 @@ impl Organisation {
         let bus = self.connect_administrator(now).await?;
         let declared = self.declared_stores()?;
         let mut changes = Vec::new();
-        for store in &stores::ALL_BUCKETS {
+        for store in stores::fleet_buckets(self.has_catalogs()) {
             let mut add = |kind| changes.push(StoreChange { store: store.name, kind });
             let is_declared = declared.lines().any(|name| name == store.name);
             if (servers.cluster_size > 1 || is_declared)
@@ -96,6 +96,32 @@ impl Organisation {
         renewal::move_former_tokens(&self.fleet_trust()?, &bus, now).await?;
         bus.close().await?;
         Ok(changes)
+    }
+
+    /// Whether a push has declared the store.
+    pub(crate) fn has_declared(&self, store: &BucketDefinition) -> bool {
+        // A file that cannot be read fails the declaration.
+        self.declared_stores().is_ok_and(|names| names.lines().any(|name| name == store.name))
+    }
+
+    /// Checks that each server has the space of the account of the stores, because one with less would offer it no `JetStream`.
+    pub async fn check_storage_space(&self) -> Result<(), PushError> {
+        if !self.has_catalogs() {
+            return Ok(());
+        }
+        let needed = stores::account_storage_bytes(true);
+        let client = SystemClient::connect(self).await?;
+        let servers = client.ask::<ServerVariables>("VARZ", "{}").await?;
+        client.close().await?;
+        let is_small = |server: &ServerVariables| {
+            server.jetstream.config.as_ref().is_some_and(|offered| offered.max_storage < needed)
+        };
+        let small = servers.iter().filter(|(_, server)| is_small(server));
+        let small: Vec<&str> = small.map(|(name, _)| name.as_str()).collect();
+        if small.is_empty() {
+            return Ok(());
+        }
+        Err(PushError::SmallServers { servers: small.join(", "), mebibytes: needed >> 20 })
     }
 
     /// The names of the stores that were declared, one per line.

@@ -17,6 +17,7 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     let options = args.stores.options(MissingStores::CreateNew);
     move_stores(&mut organisation, options, printer).await?;
     let organisation = &organisation;
+    organisation.check_storage_space().await?;
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
     let declared = organisation.declare_stores(options, unix_millis_now()).await;
@@ -72,7 +73,7 @@ fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Res
             "the credentials of the service {name} have no right, and the broker refuses what it serves"
         ));
         printer.print_hint(format_args!(
-            "run `rpc org add service {name} --renew --serve directory` (or schedule, provision), and give it the new file"
+            "run `rpc org add service {name} --renew --serve directory` (or schedule, provision, compiler), and give it the new file"
         ));
     }
     Ok(())
