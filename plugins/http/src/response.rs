@@ -21,6 +21,12 @@ impl HttpStatus {
         self.status_line().split(' ').next().unwrap_or_default()
     }
 
+    /// The code as a number.
+    pub fn number(self) -> u16 {
+        let digits = self.code().chars().filter_map(|digit| digit.to_digit(10));
+        digits.fold(0_u32, |number, digit| number * 10 + digit).try_into().unwrap_or(u16::MAX)
+    }
+
     fn status_line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",

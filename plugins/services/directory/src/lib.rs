@@ -40,7 +40,7 @@ pub use http::{
     DirectoryHttp, DirectoryHttpError, DirectoryHttpMetrics, DirectoryHttpOptions, QueryTimes,
     TokenFileError, openapi_document,
 };
-pub use live::SelectedNode;
+pub use live::{ChangedNodes, NodeSnapshot, SelectedNode};
 pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};
 pub use query::{FoundNodes, QueryError, find_nodes};

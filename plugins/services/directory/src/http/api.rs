@@ -4,10 +4,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_api::ActionError;
+use muster_contract::directory::{DirectoryListOutput, DirectoryShowOutput};
 use muster_http::{ConnectionAdmission, HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_wire::status::ReplyStatus;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
@@ -22,6 +23,7 @@ use crate::actions;
 use crate::state::DirectoryHandle;
 
 const JSON: &str = "application/json";
+const NODE_LIST_PARAMETERS: [&str; 6] = ["q", "fields", "limit", "after", "stale", "documents"];
 /// Connections of clients that may read: those on the socket, and those with a token.
 const MAX_ADMITTED_CONNECTIONS: usize = 256;
 /// Responses that are computed and written at once.
@@ -153,25 +155,13 @@ impl DirectoryApi {
                 watch::start_watch(source, request, parameters, permit).await
             }
             ["v1", "nodes"] => {
-                let accepted = ["q", "fields", "limit", "after", "stale", "documents"];
-                let parameters = ApiParameters::read(request, &accepted)?;
-                self.query("nodes", move |handle| {
-                    let ApiParameters { query, documents, .. } = parameters;
-                    page_of(&actions::list(handle, &query, documents, Instant::now())?)
-                })
-                .await
+                let parameters = ApiParameters::read(request, &NODE_LIST_PARAMETERS)?;
+                self.query("nodes", move |handle| page_of(&list_nodes(handle, parameters)?)).await
             }
             ["v1", "nodes", name] => {
                 ApiParameters::read(request, &[])?;
                 let name = (*name).to_owned();
-                self.query("node", move |handle| {
-                    let found = actions::show_known(handle, &name)?;
-                    let unknown = || format!("the directory knows no node `{name}`");
-                    let found =
-                        found.ok_or_else(|| ApiError::new(HttpStatus::NotFound, unknown()))?;
-                    page_of(&found)
-                })
-                .await
+                self.query("node", move |handle| page_of(&show_node(handle, &name)?)).await
             }
             ["v1", "facets"] => {
                 let parameters = ApiParameters::read(request, &["q", "path", "stale"])?;
@@ -266,6 +256,47 @@ fn page_of(document: &impl Serialize) -> Result<HttpResponse, ApiError> {
     let text = serde_json::to_string(document)
         .map_err(|error| ApiError::new(HttpStatus::InternalError, error.to_string()))?;
     Ok(HttpResponse::page(HttpStatus::Ok, JSON, text))
+}
+
+fn list_nodes(
+    handle: &DirectoryHandle,
+    parameters: ApiParameters,
+) -> Result<DirectoryListOutput, ApiError> {
+    let ApiParameters { query, documents, .. } = parameters;
+    Ok(actions::list(handle, &query, documents, Instant::now())?)
+}
+
+fn show_node(handle: &DirectoryHandle, name: &str) -> Result<DirectoryShowOutput, ApiError> {
+    let unknown = || format!("the directory knows no node `{name}`");
+    actions::show_known(handle, name)?.ok_or_else(|| ApiError::new(HttpStatus::NotFound, unknown()))
+}
+
+/// A page of the API about nodes for a service on the same host, which has no socket: its status and its document.
+pub(super) fn answer_local(
+    handle: &DirectoryHandle,
+    path: &str,
+    parameters: Vec<(String, String)>,
+) -> (HttpStatus, Value) {
+    let page = || {
+        if !handle.read().is_ready {
+            return Err(not_ready());
+        }
+        let request = HttpRequest { path: path.to_owned(), ..HttpRequest::default() };
+        let segments = request.path_segments().map_err(|_| not_found())?;
+        let document = match segments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["v1", "nodes"] => {
+                let parameters = ApiParameters::of_pairs(parameters, &NODE_LIST_PARAMETERS)?;
+                serde_json::to_value(list_nodes(handle, parameters)?)
+            }
+            ["v1", "nodes", name] => serde_json::to_value(show_node(handle, name)?),
+            _ => return Err(not_found()),
+        };
+        document.map_err(|error| ApiError::new(HttpStatus::InternalError, error.to_string()))
+    };
+    match page() {
+        Ok(document) => (HttpStatus::Ok, document),
+        Err(error) => (error.status, json!({ "error": error.message })),
+    }
 }
 
 /// All targets: Prometheus reads no pages.

@@ -16,6 +16,7 @@ mod watch;
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use api_metrics::{DirectoryHttpMetrics, QueryTimes};
@@ -48,6 +49,14 @@ impl std::fmt::Debug for DirectoryHttp {
             .field("socket", &self.socket)
             .field("listen", &address)
             .finish_non_exhaustive()
+    }
+}
+
+impl DirectoryHandle {
+    /// Answers a path and parameters of the API about nodes, for a service on the same host: the status and the document.
+    pub fn answer_query(&self, path: &str, parameters: Vec<(String, String)>) -> (u16, Value) {
+        let (status, document) = api::answer_local(self, path, parameters);
+        (status.number(), document)
     }
 }
 

@@ -27,6 +27,14 @@ impl ApiParameters {
         let pairs = request
             .parameters()
             .map_err(|_| "the query of the address is not valid: write %XX for other characters")?;
+        Self::of_pairs(pairs, accepted)
+    }
+
+    /// Reads names and values.
+    pub(super) fn of_pairs(
+        pairs: Vec<(String, String)>,
+        accepted: &[&str],
+    ) -> Result<Self, String> {
         let mut parameters = Self::default();
         parameters.query.limit = Some(DEFAULT_PAGE_NODES);
         let mut seen: Vec<String> = Vec::new();
