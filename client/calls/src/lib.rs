@@ -49,8 +49,8 @@ mod request_sender;
 mod request_window;
 mod rollout;
 pub mod runs;
-mod schedule;
 mod secrets;
+mod service_call;
 mod sources;
 mod stats;
 
@@ -79,6 +79,6 @@ pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_request
 pub use progress::ProgressUpdate;
 pub use reply_listener::ReplyListener;
 pub use rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
-pub use schedule::{SCHEDULE_TIMEOUT, ScheduleCallError};
+pub use service_call::{SERVICE_TIMEOUT, ServiceCallError};
 pub use sources::{DataDdlStore, value_kind};
 pub use stats::CallStats;

@@ -5,9 +5,9 @@
 mod node_history;
 mod nodes;
 mod puppet_runs;
-mod schedules;
+mod services;
 
 pub use node_history::{NodeDifferenceDocument, NodeHistoryDocument};
 pub use nodes::{RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument};
 pub use puppet_runs::{PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine};
-pub use schedules::ScheduleDocument;
+pub use services::ServiceDocument;

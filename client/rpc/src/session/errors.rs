@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_calls::ClientError;
 use muster_calls::discovery::inventory::InventoryError;
+use muster_calls::{ClientError, ServiceCallError};
 use muster_client::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
     RpcSettingsError,
@@ -88,6 +88,25 @@ impl CommandError for FleetRequestError {
             | Self::Input { .. } => CommandExitCode::Usage,
             Self::Settings(error) => error.exit_code(),
             Self::Job(error) => error.exit_code(),
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+impl CommandError for ServiceCallError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Denied(service, _) => vec![format!(
+                "the policy `{service}.policy` on the hosts of the service decides who may use it"
+            )],
+            _ => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Denied(..) | Self::Refused(..) => CommandExitCode::SomeFailed,
+            Self::Timeout(_) => CommandExitCode::NoneAnswered,
             _ => CommandExitCode::Local,
         }
     }

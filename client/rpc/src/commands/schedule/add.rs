@@ -1,7 +1,7 @@
 //! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
 
 use muster_base::unix_millis_now;
-use muster_client::documents::ScheduleDocument;
+use muster_client::documents::ServiceDocument;
 use muster_client::{FleetRequestError, RpcSettings, load_offline_signer};
 use muster_contract::schedule::{ScheduleAdd, ScheduleAddInput};
 use muster_schedule::{ScheduleError, ScheduleSpec};
@@ -10,6 +10,7 @@ use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_SCHEDULE_LIFETIME_MILLIS;
 use muster_wire::schedule_grant::ScheduleGrant;
 use muster_wire::sign::EnvelopeSignError;
+use muster_wire::token::ServiceRight;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -64,8 +65,8 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     let signed = (&args.name, &schedule.spec);
     let grant = sign_schedule(signed, fleet.collective(), expires_at, settings)?;
     let input = ScheduleAddInput { grant, replace: args.replace.then_some(true) };
-    let added = fleet.client.call_scheduler::<ScheduleAdd>(&input).await?;
-    let document = ScheduleDocument { schema: "muster.schedule.added.v1", output: &added };
+    let added = fleet.client.call_service::<ScheduleAdd>(ServiceRight::Schedule, &input).await?;
+    let document = ServiceDocument { schema: "muster.schedule.added.v1", output: &added };
     cx.print_result(json.as_ref(), &document, || render_added_schedule(&added, expires_at))?;
     if added.nodes == Some(0) {
         cx.printer.print_warning(format_args!(

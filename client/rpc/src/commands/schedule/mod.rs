@@ -7,8 +7,7 @@ pub mod output;
 mod simulate;
 mod spec;
 
-use muster_calls::ScheduleCallError;
-use muster_client::documents::ScheduleDocument;
+use muster_client::documents::ServiceDocument;
 use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::schedule::{
     ScheduleAgent, ScheduleChangeOutput, ScheduleHistory, ScheduleHistoryInput,
@@ -20,6 +19,7 @@ use muster_ddl::{Action, EmptyInput};
 use muster_display::printer::GOOD;
 use muster_filter::NodeFilter;
 use muster_wire::identity::SubjectName;
+use muster_wire::token::ServiceRight;
 
 use crate::commands::schedule::args::{
     ScheduleCommand, ScheduleHistoryArgs, ScheduleNameArgs, SchedulePauseArgs,
@@ -30,29 +30,7 @@ use crate::commands::schedule::output::{
     render_schedule, render_schedule_history, render_schedule_list,
 };
 use crate::flags::json::JsonArgs;
-use crate::session::context::{
-    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
-};
-
-impl CommandError for ScheduleCallError {
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Denied(_) => vec![
-                "the policy `schedule.policy` on the hosts of the service decides who may use schedules"
-                    .to_owned(),
-            ],
-            _ => Vec::new(),
-        }
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        match self {
-            Self::Denied(_) | Self::Refused(_) => CommandExitCode::SomeFailed,
-            Self::Timeout(_) => CommandExitCode::NoneAnswered,
-            _ => CommandExitCode::Local,
-        }
-    }
-}
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
@@ -145,8 +123,8 @@ async fn query<A: Action<Agent = ScheduleAgent>>(
 ) -> CommandResult {
     let json = json.form()?;
     let fleet = connect(None, cx).await?;
-    let output = fleet.client.call_scheduler::<A>(input).await?;
-    let document = ScheduleDocument { schema, output: &output };
+    let output = fleet.client.call_service::<A>(ServiceRight::Schedule, input).await?;
+    let document = ServiceDocument { schema, output: &output };
     cx.print_result(json.as_ref(), &document, || render(&output))?;
     Ok(CommandExitCode::Passed)
 }
@@ -157,7 +135,7 @@ where
     A: Action<Agent = ScheduleAgent, Output = ScheduleChangeOutput>,
 {
     let fleet = connect(None, cx).await?;
-    let output = fleet.client.call_scheduler::<A>(input).await?;
+    let output = fleet.client.call_service::<A>(ServiceRight::Schedule, input).await?;
     let text = output.text;
     cx.printer.print_line(format_args!("{GOOD}{text}{GOOD:#}"))?;
     Ok(CommandExitCode::Passed)

@@ -10,6 +10,7 @@ use muster_schedule::{
 };
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::ServiceRight;
 
 use crate::commands::schedule::add::{check_end, read_spec};
 use crate::commands::schedule::args::ScheduleSimulateArgs;
@@ -102,7 +103,7 @@ async fn fetch_named(
 ) -> Result<KnownSchedule> {
     let fleet = connect(collective.clone(), cx).await?;
     let input = ScheduleShowInput { name: name.to_owned(), load: None, seats: Some(true) };
-    let shown = fleet.client.call_scheduler::<ScheduleShow>(&input).await?;
+    let shown = fleet.client.call_service::<ScheduleShow>(ServiceRight::Schedule, &input).await?;
     let spec = read_spec(&shown.spec)?;
     let schedule = spec.compile()?;
     let target = TargetSelection::from_filter(spec.filter, collective);

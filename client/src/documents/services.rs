@@ -1,11 +1,11 @@
-//! Documents of the answers of the scheduling service.
+//! Documents of the answers of central services.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A document of the service's answer.
+/// A document of a service's answer.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct ScheduleDocument<'a, T> {
+pub struct ServiceDocument<'a, T> {
     /// Its schema, and its version.
     pub schema: &'static str,
     /// The answer.
