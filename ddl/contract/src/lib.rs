@@ -6,6 +6,7 @@
 
 pub mod again;
 pub mod catalog;
+pub mod compiler;
 pub mod config;
 pub mod directory;
 pub mod filecopy;

@@ -18,6 +18,7 @@ mod program_log;
 pub mod protocol;
 
 pub use agent_directory::{AgentChange, AgentDirectory, AgentFileProblem, ScanMode};
+pub use candidate::{AccountError, find_account};
 pub use enforcement::describe_enforcement;
 pub use options::{ConfinementMode, ExternalAgentOptions, ExternalOptions};
 pub use process::{SandboxHelper, SandboxedProgram};

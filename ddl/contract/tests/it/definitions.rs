@@ -5,6 +5,7 @@ use std::{env, fs};
 
 use muster_contract::again::AgainAgent;
 use muster_contract::catalog::CatalogAgent;
+use muster_contract::compiler::CompilerAgent;
 use muster_contract::config::ConfigAgent;
 use muster_contract::directory::DirectoryAgent;
 use muster_contract::filecopy::FilecopyAgent;
@@ -37,6 +38,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
     vec![
         generate_document::<AgainAgent>(),
         generate_document::<CatalogAgent>(),
+        generate_document::<CompilerAgent>(),
         generate_document::<ConfigAgent>(),
         generate_document::<DirectoryAgent>(),
         generate_document::<FilecopyAgent>(),

@@ -275,6 +275,20 @@ pub(super) fn resolve_confinement(
     })
 }
 
+/// A user whose account cannot be found.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct AccountError(AgentLoadError);
+
+/// The account of a user; `None` unless the daemon is root, because its programs run as its own user then.
+pub fn find_account(user: &str) -> Result<Option<UnixAccount>, AccountError> {
+    if geteuid() != Uid::from_raw(0) {
+        return Ok(None);
+    }
+    let found = find_user(user).and_then(|user| resolve_account(&user, None));
+    found.map(Some).map_err(AccountError)
+}
+
 /// The user of agents for which the configuration sets none.
 fn find_unprivileged_user() -> Result<User, AgentLoadError> {
     for name in UNPRIVILEGED_USERS {

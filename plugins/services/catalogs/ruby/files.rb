@@ -164,6 +164,9 @@ module Muster
       note_file(File.join(root, 'environment.conf'), :file)
       manifest = environment.manifest
       note_file(manifest, File.directory?(manifest) ? :tree : :file) unless manifest == Puppet::Node::Environment::NO_MANIFEST
+      # The caller compares the names below `modules` for every compile.
+      others = environment.modulepath.select { |path| path.start_with?(root) && path != "#{root}modules" }
+      others.each { |path| note_file(path, :tree_names) }
     end
 
     # Resource types in Ruby, which check the parameters of their resources.

@@ -1,4 +1,4 @@
-//! A catalog in its stored form: named by its hash, without what differs between two compiles of the same inputs, and without secrets.
+//! A compiled catalog in its stored form: named by its hash, without what differs between two compiles of the same inputs, and without secrets.
 //!
 //! Puppet's compiler puts a time and a random id into a catalog, paths of the checkout, the compiler's user as the owner of files, and the times of
 //! directories. None of these is a difference for a node. Sensitive values are replaced by a keyed digest and stored in a separate part. A changed
@@ -6,42 +6,66 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use muster_files::files::{FileAccessError, create_secret};
+use muster_files::{SecretFileError, SecretOwner, read_secret};
+use muster_wire::catalog::content::ContentAddress;
+use muster_wire::catalog::{CatalogAddress, CatalogSecrets};
 use ring::hmac;
-use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
-/// What replaces a sensitive value, with its digest in `digest`.
-const SECRET_TYPE: &str = "muster::Secret";
-/// Puppet's mark of a value of a type that JSON lacks.
-const TYPE_KEY: &str = "__ptype";
-/// Digits of the address that are a catalog's version.
-const VERSION_DIGITS: usize = 12;
-
-/// The SHA-256 of a catalog's stored bytes without version and id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CatalogAddress([u8; 32]);
-
-impl fmt::Display for CatalogAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&HEXLOWER.encode(&self.0))
-    }
-}
-
-impl fmt::Debug for CatalogAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+const KEY_BYTES: usize = 32;
+const MAX_KEY_FILE_BYTES: u64 = 1024;
 
 /// The key of an environment's compilers, by which secrets are digested.
 pub struct SecretKey(hmac::Key);
 
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretKeyError {
+    #[error(transparent)]
+    File(#[from] SecretFileError),
+    #[error("{} has no key; it has 64 digits, 0-9 and a-f, as `openssl rand -hex 32` prints", .0.display())]
+    Invalid(PathBuf),
+    #[error("the random source of the system failed")]
+    Random,
+    #[error("cannot write the key for secrets of catalogs")]
+    Write(#[from] FileAccessError),
+}
+
 impl SecretKey {
-    pub fn new(key: &[u8; 32]) -> Self {
+    pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    /// Reads a file with 64 hexadecimal digits, which only the daemon's user can read.
+    pub fn read(path: &Path) -> Result<Self, SecretKeyError> {
+        let text = read_secret(path, SecretOwner::Daemon, MAX_KEY_FILE_BYTES)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).map(Zeroizing::new);
+        let bytes = bytes.ok().and_then(|bytes| bytes.as_slice().first_chunk().copied());
+        let invalid = || SecretKeyError::Invalid(path.to_owned());
+        (text.trim().len() == KEY_BYTES * 2)
+            .then_some(bytes)
+            .flatten()
+            .map(|bytes| Self::new(&bytes))
+            .ok_or_else(invalid)
+    }
+
+    /// Reads the file, or makes one with a new key.
+    pub fn read_or_create(path: &Path) -> Result<Self, SecretKeyError> {
+        match Self::read(path) {
+            Err(SecretKeyError::File(error)) if error.is_missing() => {}
+            read => return read,
+        }
+        let mut key = Zeroizing::new([0; KEY_BYTES]);
+        SystemRandom::new().fill(&mut *key).map_err(|_| SecretKeyError::Random)?;
+        let text = Zeroizing::new(format!("{}\n", HEXLOWER.encode(&*key)));
+        create_secret(path, text.as_bytes())?;
+        Ok(Self::new(&key))
     }
 
     fn digest(&self, value: &Value) -> String {
@@ -55,46 +79,16 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// The sensitive values of a catalog, by digest. Not shown by `Debug`.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct CatalogSecrets(BTreeMap<String, Value>);
-
-impl CatalogSecrets {
-    /// How many different values there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for CatalogSecrets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CatalogSecrets({} values)", self.len())
-    }
-}
-
 /// A catalog as it is stored, and its secrets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StoredCatalog {
     address: CatalogAddress,
     /// Equal for catalogs that differ only in file names and line numbers of the manifests.
     effect: CatalogAddress,
-    public: Vec<u8>,
+    /// What everybody may see.
+    public: Map<String, Value>,
     secrets: CatalogSecrets,
-}
-
-/// A stored catalog that is not what it is named.
-#[derive(Debug, thiserror::Error)]
-pub enum StoredCatalogError {
-    #[error("cannot parse the catalog")]
-    Invalid(#[from] serde_json::Error),
-    #[error("the catalog has the address {found}, not {expected}")]
-    Address { expected: CatalogAddress, found: CatalogAddress },
-    #[error("the secret with the digest {0} is missing")]
-    Secret(String),
+    files: BTreeMap<ContentAddress, PathBuf>,
 }
 
 impl StoredCatalog {
@@ -105,44 +99,45 @@ impl StoredCatalog {
         for resource in list_mut(catalog.get_mut("resources")) {
             let Some(resource) = resource.as_object_mut() else { continue };
             strip_prefix(resource, "file", &prefix);
-            take_secrets(resource, key, &mut secrets);
+            secrets.take_from(resource, &|value| key.digest(value));
         }
         let owned = titles_of_owned_sources(&catalog);
+        let mut files = BTreeMap::new();
         for (title, metadata) in entries_mut(catalog.get_mut("metadata")) {
             settle_metadata(metadata, &prefix, owned.contains(title));
+            files.extend(named_file(metadata));
         }
         for (title, sources) in entries_mut(catalog.get_mut("recursive_metadata")) {
-            for (_, files) in entries_mut(Some(sources)) {
-                for metadata in list_mut(Some(files)) {
+            for (_, tree) in entries_mut(Some(sources)) {
+                for metadata in list_mut(Some(tree)) {
                     settle_metadata(metadata, &prefix, owned.contains(title));
+                    files.extend(named_file(metadata));
                 }
             }
         }
-        let address = address_of(&mut catalog);
-        let mut without_lines = catalog.clone();
-        for resource in list_mut(without_lines.get_mut("resources")) {
-            if let Some(resource) = resource.as_object_mut() {
-                resource.remove("file");
-                resource.remove("line");
-            }
-        }
-        let effect = address_of(&mut without_lines);
-        name(&mut catalog, address);
-        Self { address, effect, public: Value::Object(catalog).to_string().into_bytes(), secrets }
+        let address = CatalogAddress::of_catalog(&mut catalog);
+        let effect = effect_of(&catalog);
+        address.name_catalog(&mut catalog);
+        Self { address, effect, public: catalog, secrets, files }
     }
 
     pub fn address(&self) -> CatalogAddress {
         self.address
     }
 
-    /// Whether a node would do the same with this catalog.
-    pub fn has_effect_of(&self, other: &Self) -> bool {
-        self.effect == other.effect
+    /// Equal for catalogs with which a node would do the same.
+    pub fn effect(&self) -> CatalogAddress {
+        self.effect
     }
 
-    /// The bytes that everybody may see.
-    pub fn public(&self) -> &[u8] {
+    /// What everybody may see.
+    pub fn public(&self) -> &Map<String, Value> {
         &self.public
+    }
+
+    /// The files that a node needs, and where each is in the checkout.
+    pub fn files(&self) -> impl Iterator<Item = (ContentAddress, &Path)> {
+        self.files.iter().map(|(address, path)| (*address, path.as_path()))
     }
 
     pub fn secrets(&self) -> &CatalogSecrets {
@@ -150,46 +145,16 @@ impl StoredCatalog {
     }
 }
 
-/// Reads the public part under its address, and puts the secrets back.
-pub fn open_catalog(
-    address: CatalogAddress,
-    public: &[u8],
-    secrets: &CatalogSecrets,
-) -> Result<Map<String, Value>, StoredCatalogError> {
-    let mut catalog: Map<String, Value> = serde_json::from_slice(public)?;
-    let found = address_of(&mut catalog);
-    if found != address {
-        return Err(StoredCatalogError::Address { expected: address, found });
-    }
-    name(&mut catalog, address);
+/// The address that a catalog would have without file names and line numbers.
+fn effect_of(catalog: &Map<String, Value>) -> CatalogAddress {
+    let mut catalog = catalog.clone();
     for resource in list_mut(catalog.get_mut("resources")) {
-        if let Some(parameters) = resource.get_mut("parameters") {
-            restore_secrets(parameters, secrets)?;
+        if let Some(resource) = resource.as_object_mut() {
+            resource.remove("file");
+            resource.remove("line");
         }
     }
-    Ok(catalog)
-}
-
-/// The address of a catalog; removes its version and id.
-fn address_of(catalog: &mut Map<String, Value>) -> CatalogAddress {
-    catalog.remove("version");
-    catalog.remove("catalog_uuid");
-    let value = Value::Object(std::mem::take(catalog));
-    let address = CatalogAddress(Sha256::digest(value.to_string()).into());
-    if let Value::Object(map) = value {
-        *catalog = map;
-    }
-    address
-}
-
-/// Sets the version and the id of a catalog from its address, so that reports name it.
-fn name(catalog: &mut Map<String, Value>, address: CatalogAddress) {
-    let digits = address.to_string();
-    let version: String = digits.chars().take(VERSION_DIGITS).collect();
-    catalog.insert("version".to_owned(), version.into());
-    let [start, ..] = address.0.as_chunks::<16>().0 else { return };
-    let id = uuid::Builder::from_custom_bytes(*start).into_uuid();
-    catalog.insert("catalog_uuid".to_owned(), id.to_string().into());
+    CatalogAddress::of_catalog(&mut catalog)
 }
 
 fn list_mut(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
@@ -218,6 +183,22 @@ fn titles_of_owned_sources(catalog: &Map<String, Value>) -> Vec<String> {
     owned.filter_map(|resource| resource["title"].as_str().map(str::to_owned)).collect()
 }
 
+/// The content of a file, and its path in the checkout; `None` for directories and links.
+fn named_file(metadata: &Value) -> Option<(ContentAddress, PathBuf)> {
+    let address = content_of(metadata.as_object()?)?;
+    let path = PathBuf::from(metadata.get("path")?.as_str()?);
+    let below = metadata.get("relative_path").and_then(Value::as_str).filter(|path| *path != ".");
+    Some((address, below.map_or(path.clone(), |below| path.join(below))))
+}
+
+/// The address of a file's content.
+fn content_of(metadata: &Map<String, Value>) -> Option<ContentAddress> {
+    let is_file = metadata.get("type").is_some_and(|kind| kind == "file");
+    let value = metadata.get("checksum")?.get("value")?.as_str()?;
+    let hash = value.strip_prefix("{sha256}").filter(|_| is_file)?;
+    ContentAddress::parse(hash).ok()
+}
+
 fn settle_metadata(metadata: &mut Value, prefix: &str, takes_owner: bool) {
     let Some(metadata) = metadata.as_object_mut() else { return };
     strip_prefix(metadata, "path", prefix);
@@ -228,61 +209,8 @@ fn settle_metadata(metadata: &mut Value, prefix: &str, takes_owner: bool) {
     if metadata.get("type").is_some_and(|kind| kind == "directory") {
         metadata.remove("checksum");
     }
-}
-
-/// Replaces the sensitive parameters, and sensitive values inside others.
-fn take_secrets(resource: &mut Map<String, Value>, key: &SecretKey, secrets: &mut CatalogSecrets) {
-    let listed = resource.get("sensitive_parameters").and_then(Value::as_array).cloned();
-    let Some(parameters) = resource.get_mut("parameters").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for (name, value) in parameters {
-        if listed.iter().flatten().any(|listed| listed == name) {
-            *value = secrets.keep(value.take(), key);
-        } else {
-            take_nested(value, key, secrets);
-        }
-    }
-}
-
-fn take_nested(value: &mut Value, key: &SecretKey, secrets: &mut CatalogSecrets) {
-    match value {
-        Value::Object(map) if map.get(TYPE_KEY).is_some_and(|kind| kind == "Sensitive") => {
-            *value = secrets.keep(value.take(), key);
-        }
-        Value::Object(map) => map.values_mut().for_each(|value| take_nested(value, key, secrets)),
-        Value::Array(items) => {
-            for value in items {
-                take_nested(value, key, secrets);
-            }
-        }
-        _ => {}
-    }
-}
-
-impl CatalogSecrets {
-    fn keep(&mut self, value: Value, key: &SecretKey) -> Value {
-        let digest = key.digest(&value);
-        self.0.insert(digest.clone(), value);
-        json!({TYPE_KEY: SECRET_TYPE, "digest": digest})
-    }
-}
-
-fn restore_secrets(value: &mut Value, secrets: &CatalogSecrets) -> Result<(), StoredCatalogError> {
-    match value {
-        Value::Object(map) if map.get(TYPE_KEY).is_some_and(|kind| kind == SECRET_TYPE) => {
-            let digest = map.get("digest").and_then(Value::as_str).unwrap_or_default();
-            let secret = secrets.0.get(digest);
-            *value =
-                secret.cloned().ok_or_else(|| StoredCatalogError::Secret(digest.to_owned()))?;
-            Ok(())
-        }
-        Value::Object(map) => {
-            map.values_mut().try_for_each(|value| restore_secrets(value, secrets))
-        }
-        Value::Array(items) => {
-            items.iter_mut().try_for_each(|value| restore_secrets(value, secrets))
-        }
-        _ => Ok(()),
+    if let Some(hash) = content_of(metadata) {
+        // Where Puppet's agent asks a server for static content.
+        metadata.insert("content_uri".to_owned(), format!("puppet:///sha256/{hash}").into());
     }
 }

@@ -8,13 +8,13 @@
 pub mod protocol;
 mod sandbox;
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -237,10 +237,15 @@ impl Compiler {
 
 /// Writes the program's files, which its user can read, and makes the directory that it can write to.
 fn prepare_directory(options: &CompilerOptions) -> Result<(), CompilerError> {
+    let write = |path: &Path, text: &str| {
+        let directory = path.parent().unwrap_or(&options.state);
+        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        fs::write(path, text)?;
+        fs::set_permissions(path, Permissions::from_mode(0o644))
+    };
     for (name, text) in PROGRAM_FILES {
         let path = options.state.join(name);
-        let written = fs::create_dir_all(path.parent().unwrap_or(&options.state))
-            .and_then(|()| fs::write(&path, text));
+        let written = write(&path, text);
         written.map_err(|source| CompilerError::Prepare { path, source })?;
     }
     let path = options.state.join(sandbox::WORK_DIRECTORY);

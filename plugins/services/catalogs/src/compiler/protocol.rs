@@ -76,6 +76,13 @@ pub struct CompileFailure {
     pub line: Option<u64>,
 }
 
+impl CompileFailure {
+    /// A failure without a place.
+    pub fn of_text(message: String) -> Self {
+        Self { message, file: None, line: None }
+    }
+}
+
 /// A message of Puppet during a compile.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct CompileLog {
@@ -87,10 +94,9 @@ pub struct CompileLog {
 
 impl CompileReply {
     pub(super) fn into_outcome(self) -> CompileOutcome {
-        let unknown = || CompileFailure {
-            message: "the compiler returned neither a catalog nor an error".to_owned(),
-            file: None,
-            line: None,
+        let unknown = || {
+            let text = "the compiler returned neither a catalog nor an error";
+            CompileFailure::of_text(text.to_owned())
         };
         let result = match (self.error, self.catalog) {
             (None, Some(catalog)) => Ok(catalog),

@@ -7,13 +7,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_files::{FileStamp, read_limited};
 use serde_json::Value;
 
 use super::values::digest_value;
-use super::{FileRead, InputDigest};
+use super::{CodeInput, FileRead, InputDigest};
 
 /// Largest data file that is parsed. Of a larger file, the digest of the whole is used instead of that of a key.
 const MAX_DATA_BYTES: u64 = 16 * 1024 * 1024;
@@ -35,17 +35,60 @@ pub struct CodeError {
 #[derive(Debug)]
 pub struct CodeDirectory {
     root: PathBuf,
+    /// Whether each input is digested once, because changed files are another version.
+    is_version: bool,
+    inputs: Mutex<HashMap<CodeInput, InputDigest>>,
     known: Mutex<HashMap<PathBuf, (FileStamp, InputDigest)>>,
 }
 
 impl CodeDirectory {
+    /// Files that may change.
     pub fn open(root: &Path) -> Result<Self, CodeError> {
         let root =
             root.canonicalize().map_err(|source| CodeError { path: root.to_owned(), source })?;
-        Ok(Self { root, known: Mutex::default() })
+        let (inputs, known) = (Mutex::default(), Mutex::default());
+        Ok(Self { root, is_version: false, inputs, known })
     }
 
-    pub(super) fn digest(&self, name: &str, read: FileRead) -> Result<InputDigest, CodeError> {
+    /// The files of one version of the code, which are not expected to change.
+    pub fn open_version(root: &Path) -> Result<Self, CodeError> {
+        Ok(Self { is_version: true, ..Self::open(root)? })
+    }
+
+    /// The canonical path of the environment.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The path of an existing file; `None` if it is outside the environment, or not there.
+    pub fn find(&self, name: &Path) -> Result<Option<PathBuf>, CodeError> {
+        self.resolve(&name.to_string_lossy())
+    }
+
+    /// The digest of all files: another one if any was changed.
+    pub fn digest_all(&self) -> Result<InputDigest, CodeError> {
+        self.digest_tree(&self.root)
+    }
+
+    pub(super) fn digest_input(&self, input: &CodeInput) -> Result<InputDigest, CodeError> {
+        if self.is_version
+            && let Some(digest) = lock(&self.inputs).get(input)
+        {
+            return Ok(*digest);
+        }
+        let digest = match input {
+            CodeInput::File(path, read) => self.digest(path, *read)?,
+            CodeInput::Data(path, key) => self.digest_key(path, key)?,
+            CodeInput::Names => self.digest_names()?,
+            CodeInput::All => self.digest_all()?,
+        };
+        if self.is_version {
+            lock(&self.inputs).insert(input.clone(), digest);
+        }
+        Ok(digest)
+    }
+
+    fn digest(&self, name: &str, read: FileRead) -> Result<InputDigest, CodeError> {
         let Some(path) = self.resolve(name)? else { return Ok(InputDigest::absent()) };
         match read {
             FileRead::Exists => Ok(InputDigest::of("exists", b"")),
@@ -57,7 +100,7 @@ impl CodeDirectory {
     }
 
     /// The value of a key of a file in YAML or JSON; of another file, the whole.
-    pub(super) fn digest_key(&self, name: &str, key: &str) -> Result<InputDigest, CodeError> {
+    fn digest_key(&self, name: &str, key: &str) -> Result<InputDigest, CodeError> {
         let Some(path) = self.resolve(name)? else { return Ok(InputDigest::absent()) };
         let is_known = path.extension().is_some_and(|ending| {
             ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
@@ -70,7 +113,7 @@ impl CodeDirectory {
     }
 
     /// The names of all files of code.
-    pub(super) fn digest_names(&self) -> Result<InputDigest, CodeError> {
+    fn digest_names(&self) -> Result<InputDigest, CodeError> {
         let modules = self.resolve("modules")?.map(|path| list(&path)).transpose()?;
         let modules = modules.into_iter().flatten().map(|(name, _)| format!("modules/{name}"));
         let mut names = Vec::new();
@@ -111,7 +154,7 @@ impl CodeDirectory {
             return Ok(InputDigest::of("directory", b""));
         }
         let stamp = FileStamp::of_metadata(&metadata);
-        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some((_, digest)) = known.get(path).filter(|(known, _)| *known == stamp) {
             return Ok(*digest);
         }
@@ -137,12 +180,17 @@ impl CodeDirectory {
     }
 }
 
-/// All files and directories below a directory, sorted, as names and paths. Links are not followed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All files and directories below a directory, sorted, as names and paths. Links are not followed. What git keeps beside a checkout differs between
+/// hosts, and is left out.
 fn walk(directory: &Path) -> Result<Vec<(String, PathBuf)>, CodeError> {
     let mut found = Vec::new();
     let mut open = vec![(String::new(), directory.to_owned(), 0)];
     while let Some((above, path, depth)) = open.pop() {
-        for (name, is_directory) in list(&path)? {
+        for (name, is_directory) in list(&path)?.into_iter().filter(|(name, _)| name != ".git") {
             let (below, path) = (format!("{above}/{name}"), path.join(&name));
             if is_directory && depth < MAX_DEPTH {
                 open.push((below.clone(), path.clone(), depth + 1));

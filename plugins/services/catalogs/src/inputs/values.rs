@@ -1,7 +1,6 @@
 //! Digests of what a compile read of the values of a node.
 
-use std::collections::BTreeSet;
-
+use muster_filter::FactPatterns;
 use serde_json::{Map, Value};
 
 use super::{InputDigest, ValueRead};
@@ -13,7 +12,7 @@ pub struct NodeValues<'a> {
     pub trusted: &'a Map<String, Value>,
     pub server_facts: &'a Map<String, Value>,
     /// Facts that are left out where all facts were read: they change all the time, and their values do not matter.
-    pub volatile: &'a BTreeSet<String>,
+    pub volatile: &'a FactPatterns,
 }
 
 impl NodeValues<'_> {
@@ -26,10 +25,9 @@ impl NodeValues<'_> {
             _ => self.server_facts,
         };
         let Some((name, parents)) = path.split_last() else {
-            let is_read = |(name, _): &(&String, &Value)| !self.volatile.contains(*name);
-            let read =
-                map.iter().filter(is_read).map(|(name, value)| (name.clone(), value.clone()));
-            return digest_value(&Value::Object(read.collect()));
+            let mut read = map.clone();
+            self.volatile.remove_from(&mut read);
+            return digest_value(&Value::Object(read));
         };
         let parent = parents.iter().try_fold(map, |map, name| map.get(name)?.as_object());
         let value = parent.and_then(|map| map.get(name));

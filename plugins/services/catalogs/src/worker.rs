@@ -1,0 +1,307 @@
+//! Compiles nodes of the queue, one after the other.
+//!
+//! What a compile makes is written before what names it: files, then the catalog, then `newest.NODE`, which moves only forward. The entry of the queue is
+//! removed after that, and then the inputs are compared again: a change that came meanwhile could not be added while the entry was there.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::base::error_chain;
+use muster_bus::BucketError;
+use muster_bus::content::{ContentError, ContentStore};
+use muster_wire::catalog::{CatalogRefusal, CatalogStatement, CompiledCatalog, catalog_key};
+use muster_wire::compressed::CompressedJsonError;
+use muster_wire::sign::Signer;
+use tokio::time::Instant;
+
+use crate::catalog::{SecretKey, StoredCatalog};
+use crate::compiler::CompilerError;
+use crate::compiler::protocol::{CompileFailure, CompileOutcome, CompileRequest};
+use crate::handle::{CompilableNode, CompilerHandle, to_bytes};
+use crate::inputs::{CodeError, CompileInputs, RecordedInputs};
+use crate::pool::CompilerPool;
+use crate::queue::ClaimedNode;
+use crate::record::{CatalogName, CompileRecord, CompiledState, MAX_WARNINGS, newest_key};
+
+/// A node is not compiled again after this many workers ended while they compiled it.
+const MAX_ATTEMPTS: u32 = 3;
+/// Renewals of a claim within its lease.
+const RENEWALS_PER_LEASE: u32 = 3;
+/// Tries of a change that conflicts with another worker's.
+const MAX_TRIES: usize = 10;
+/// Pause after a broker error. The claim lapses meanwhile, unless the broker returns.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Why a compile has no result. A catalog that does not compile is a result.
+#[derive(Debug, thiserror::Error)]
+enum WorkError {
+    #[error(transparent)]
+    Store(#[from] BucketError),
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    #[error(transparent)]
+    Catalog(#[from] CatalogRefusal),
+    #[error("cannot compress what the compile read")]
+    Inputs(#[from] CompressedJsonError),
+    #[error("cannot store the file {}", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: ContentError,
+    },
+    #[error("cannot read the file {}", path.display())]
+    Open {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// Code decides what a catalog says.
+    #[error("the catalog names the file {}, which is not in the environment", .0.display())]
+    Outside(PathBuf),
+    /// The broker has the record of the node, but not the key that signed it.
+    #[error("the key of the node is not known")]
+    NodeKey,
+}
+
+/// What a worker compiles with.
+#[derive(Debug)]
+pub struct CompileWorker {
+    pub handle: CompilerHandle,
+    pub pool: CompilerPool,
+    pub signer: Signer,
+    pub secret_key: SecretKey,
+    /// Files that catalogs name.
+    pub content: ContentStore,
+}
+
+impl CompileWorker {
+    /// Compiles nodes of an environment, until it is dropped.
+    pub async fn run(&self, environment: &str) {
+        loop {
+            self.handle.queue().wait_for_work(environment).await;
+            let claimed = match self.handle.queue().claim(environment).await {
+                Ok(Some(claimed)) => claimed,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot claim a node to compile");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                    continue;
+                }
+            };
+            let node = claimed.node.clone();
+            if let Err(error) = self.work(claimed).await {
+                let error = error_chain(&error);
+                tracing::warn!(%node, error, "cannot store a compile; the node is compiled again");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+
+    /// Compiles a node, removes its entry, and adds it again if something has changed meanwhile.
+    pub async fn work(&self, mut claimed: ClaimedNode) -> Result<(), BucketError> {
+        let (node, attempt) = (claimed.node.clone(), claimed.attempt());
+        let cause = claimed.want.reason.clone();
+        let compiled = match self.handle.compilable(&node) {
+            Some(current) => tokio::select! {
+                compiled = self.compile(&current, &cause, attempt) => compiled,
+                lost = self.keep_claim(&mut claimed) => return lost,
+            },
+            // It was forgotten, or the code is not here yet; then all nodes are checked when it is.
+            None => Ok(()),
+        };
+        let has_result = match compiled {
+            Ok(()) => true,
+            Err(WorkError::Store(error)) => return Err(error),
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::error!(%node, error, "cannot store the result of a compile");
+                false
+            }
+        };
+        // A node without result is compiled again when all nodes are checked next, not at once.
+        if self.handle.queue().finish(claimed).await? && has_result {
+            self.handle.check(&node).await?;
+        }
+        Ok(())
+    }
+
+    /// Renews a claim until another worker has it.
+    async fn keep_claim(&self, claimed: &mut ClaimedNode) -> Result<(), BucketError> {
+        loop {
+            tokio::time::sleep(self.handle.queue().lease() / RENEWALS_PER_LEASE).await;
+            if !self.handle.queue().renew(claimed).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn compile(
+        &self,
+        current: &CompilableNode,
+        cause: &str,
+        attempt: u32,
+    ) -> Result<(), WorkError> {
+        let started = Instant::now();
+        let outcome = if attempt > MAX_ATTEMPTS {
+            let text = format!("{MAX_ATTEMPTS} hosts ended while they compiled this node");
+            failed_outcome(text)
+        } else {
+            self.run_compiler(current)
+                .await
+                .unwrap_or_else(|error| failed_outcome(error_chain(&error)))
+        };
+        let (inputs, is_same_code) = tokio::task::block_in_place(|| {
+            let (recorded, sources) = (outcome.inputs.as_ref(), self.handle.sources(current));
+            let inputs = match outcome.result {
+                Ok(_) => CompileInputs::of(recorded, &sources)?,
+                Err(_) => CompileInputs::of_failure(recorded, &sources)?,
+            };
+            Ok::<_, CodeError>((inputs, current.version.is_unchanged()?))
+        })?;
+        if !is_same_code {
+            // Files were changed during the compile. The changed code is announced soon, and then all nodes are checked.
+            return Ok(());
+        }
+        let state = CompiledState {
+            record_revision: current.snapshot.revision,
+            environment: current.environment.clone(),
+            code: current.version.code.clone(),
+            code_revision: current.code_revision,
+            node_key: current.node_key(),
+        };
+        let RecordedInputs { externals, wholes, .. } = outcome.inputs.unwrap_or_default();
+        let mut record = CompileRecord::new(state, &inputs)?;
+        record.cause = cause.to_owned();
+        record.compiled_at = self.handle.now();
+        record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        record.warnings = outcome.logs.into_iter().take(MAX_WARNINGS).collect();
+        (record.externals, record.wholes) = (externals, wholes);
+        match outcome.result {
+            Ok(catalog) => {
+                let root = current.version.directory.root();
+                let stored = StoredCatalog::of(catalog, root, &self.secret_key);
+                match self.store_catalog(current, &stored).await {
+                    Ok(name) => record.catalog = Some(name),
+                    // It is too large, for example.
+                    Err(WorkError::Catalog(refusal)) => {
+                        record.failure = Some(CompileFailure::of_text(error_chain(&refusal)));
+                    }
+                    Err(outside @ WorkError::Outside(_)) => {
+                        record.failure = Some(CompileFailure::of_text(outside.to_string()));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(failure) => record.failure = Some(failure),
+        }
+        self.store_record(current, record).await
+    }
+
+    async fn run_compiler(
+        &self,
+        current: &CompilableNode,
+    ) -> Result<CompileOutcome, CompilerError> {
+        let compiler = tokio::task::block_in_place(|| self.pool.get(&current.version))?;
+        let request = CompileRequest {
+            node: current.snapshot.identity.as_str(),
+            facts: &current.snapshot.facts,
+            trusted: &current.trusted,
+            server_facts: self.handle.server_facts(),
+            classes: &[],
+            code_id: None,
+        };
+        let outcome = compiler.compile(&request, self.handle.queries()).await;
+        if outcome.is_err() {
+            self.pool.discard(&current.environment, &compiler);
+        }
+        outcome
+    }
+
+    /// Stores a catalog, unless the node has one already with which it would do the same.
+    async fn store_catalog(
+        &self,
+        current: &CompilableNode,
+        stored: &StoredCatalog,
+    ) -> Result<CatalogName, WorkError> {
+        let node = &current.snapshot.identity;
+        let name = CatalogName { address: stored.address(), effect: stored.effect() };
+        let last = self.handle.last_compile(node).map(|last| Arc::clone(&last.record));
+        if let Some(last) = last
+            && let Some(known) = last.catalog
+            && known.effect == name.effect
+            && last.state.node_key == current.node_key()
+        {
+            return Ok(known);
+        }
+        let key = current.snapshot.key.ok_or(WorkError::NodeKey)?;
+        self.store_files(current, stored).await?;
+        let statement = CatalogStatement {
+            compiler: self.signer.identity().clone(),
+            node: node.clone(),
+            environment: current.environment.clone(),
+            code: current.version.code.clone(),
+            address: name.address,
+            compiled_at: self.handle.now(),
+        };
+        let compiled = CompiledCatalog::new(statement, stored.public(), stored.secrets(), &key)?;
+        let bytes = compiled.sign(&self.signer)?;
+        self.handle.catalogs().put(&catalog_key(node, name.address), bytes.into()).await?;
+        Ok(name)
+    }
+
+    /// Stores the files that a catalog names, before the catalog.
+    async fn store_files(
+        &self,
+        current: &CompilableNode,
+        stored: &StoredCatalog,
+    ) -> Result<(), WorkError> {
+        for (address, path) in stored.files() {
+            let found = current.version.directory.find(path)?;
+            let found = found.ok_or_else(|| WorkError::Outside(path.to_owned()))?;
+            let open = |source| WorkError::Open { path: path.to_owned(), source };
+            let file = tokio::fs::File::open(&found).await.map_err(open)?;
+            let failed = |source| WorkError::File { path: path.to_owned(), source };
+            self.content.put_file(file, Some(address)).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Moves `newest.NODE`, unless a compile of later values or later code is there.
+    async fn store_record(
+        &self,
+        current: &CompilableNode,
+        mut record: CompileRecord,
+    ) -> Result<(), WorkError> {
+        let (bucket, key) = (self.handle.catalogs(), newest_key(&current.snapshot.identity));
+        for _ in 0..MAX_TRIES {
+            let entry = bucket.get(&key).await?;
+            let stored = entry.as_ref().and_then(|entry| {
+                serde_json::from_slice::<CompileRecord>(entry.value.as_deref()?).ok()
+            });
+            if stored.as_ref().is_some_and(|stored| record.state.is_older_than(&stored.state)) {
+                return Ok(());
+            }
+            record.catalog = record.catalog.or_else(|| stored?.catalog);
+            let written = match &entry {
+                Some(entry) => bucket.update(&key, to_bytes(&record), entry.revision).await,
+                None => bucket.create(&key, to_bytes(&record)).await,
+            };
+            match written {
+                Ok(revision) => {
+                    self.handle.note_compile(&current.snapshot.identity, record, revision)?;
+                    return Ok(());
+                }
+                Err(BucketError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(BucketError::Conflict { key }.into())
+    }
+}
+
+/// The result of a compile that ended without one. What it read is not known, so all facts and the code count.
+fn failed_outcome(message: String) -> CompileOutcome {
+    CompileOutcome { result: Err(CompileFailure::of_text(message)), inputs: None, logs: Vec::new() }
+}
