@@ -109,6 +109,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
 /// contains them.
 const PLUGIN_PATHS: &[(&str, &[&str])] = &[
     ("catalog", &["state_dir"]),
+    ("compiler", &["credentials", "secret_key"]),
     ("schedule", &["credentials"]),
     ("directory", &["credentials", "http.socket", "http.certificate", "http.key", "http.tokens"]),
     ("external", &["paths"]),

@@ -3,6 +3,7 @@
 //!
 //! A new one is a file here that implements [`CentralService`], and a line in the list at the end.
 
+mod compiler;
 mod directory;
 mod provisioner;
 mod scheduler;
@@ -63,9 +64,10 @@ macro_rules! list_services {
     };
 }
 
-// They are checked and started in this order: the scheduler uses the index of the directory.
+// They are checked and started in this order: the scheduler and the compiler use the index of the directory.
 list_services!(
     directory::CentralDirectory,
     scheduler::CentralScheduler,
+    compiler::CentralCompiler,
     provisioner::CentralProvisioner,
 );

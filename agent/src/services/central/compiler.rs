@@ -1,0 +1,104 @@
+//! A host that compiles catalogs ahead. Without a directory on this host it has an index of its own.
+
+use std::sync::Arc;
+
+use muster_api::base::unix_millis_now;
+use muster_bus::content::ContentStore;
+use muster_catalogs::actions::{CompilerActions, build_agent};
+use muster_catalogs::catalog::SecretKey;
+use muster_catalogs::code::CodeStore;
+use muster_catalogs::handle::{CompilerContext, CompilerHandle};
+use muster_catalogs::options::CompilerServiceOptions;
+use muster_catalogs::pool::{CompilerPool, CompilerSettings, prepare_directory};
+use muster_catalogs::service::CompilerService;
+use muster_catalogs::worker::CompileWorker;
+use muster_directory::DirectoryHandle;
+use muster_filter::FactPatterns;
+use muster_host::external::{SandboxHelper, find_account};
+use muster_node::trust::credentials;
+use muster_wire::stores::CONTENT_BUCKET;
+use muster_wire::token::ServiceRight;
+
+use super::directory::follow_nodes;
+use super::service::{
+    CentralService, ServiceConnection, ServiceContext, ServiceError, ServiceResult, ServiceTasks,
+};
+
+const START_FAILURE: &str = "cannot start the compiler of catalogs";
+/// In the daemon's state, if the options name no key.
+const SECRET_KEY_FILE: &str = "catalogs.key";
+
+pub(super) struct CentralCompiler;
+
+impl CentralService for CentralCompiler {
+    const NAME: &'static str = "compiler";
+    type Options = CompilerServiceOptions;
+
+    fn check(options: &CompilerServiceOptions) -> ServiceResult<()> {
+        credentials::read_service_signer(&options.credentials, ServiceRight::Compile)?;
+        if let Some(path) = &options.secret_key {
+            SecretKey::read(path).map_err(ServiceError::failed(START_FAILURE))?;
+        }
+        options.environments().map_err(ServiceError::failed(START_FAILURE))?;
+        find_account(options.user()).map_err(ServiceError::failed(START_FAILURE))?;
+        Ok(())
+    }
+
+    async fn start(
+        options: CompilerServiceOptions,
+        context: ServiceContext<'_>,
+    ) -> ServiceResult<ServiceTasks> {
+        let connection = context.connect(&options.credentials, ServiceRight::Compile).await?;
+        let (config, mut tasks) = (context.config, ServiceTasks::new());
+        let shared = context.directory.get().map(|running| running.handle.clone());
+        let directory = shared.unwrap_or_else(|| {
+            let handle = DirectoryHandle::default();
+            tasks.push(follow_nodes(&handle, &connection, context));
+            handle
+        });
+        let handle = CompilerHandle::new(
+            CompilerContext {
+                directory,
+                volatile: FactPatterns::new(&config.registration.volatile_facts),
+                environments: options
+                    .environments()
+                    .map_err(ServiceError::failed(START_FAILURE))?,
+                external_max_age: options.external_max_age(),
+                lease: options.lease(),
+                clock: unix_millis_now,
+            },
+            &connection.bus,
+        );
+        let directory = options.directory();
+        let user = find_account(options.user()).map_err(ServiceError::failed(START_FAILURE))?;
+        prepare_directory(&directory, user.as_ref())
+            .map_err(ServiceError::failed(START_FAILURE))?;
+        let code = CodeStore::new(Arc::clone(context.system), directory.clone());
+        let settings = CompilerSettings {
+            ruby: options.ruby(),
+            user,
+            limits: options.limits(),
+            state: directory.join("compilers"),
+            helper: SandboxHelper::current_exe().map_err(ServiceError::failed(START_FAILURE))?,
+        };
+        let secret_key = match &options.secret_key {
+            Some(path) => SecretKey::read(path),
+            None => SecretKey::read_or_create(&config.paths.state.join(SECRET_KEY_FILE)),
+        };
+        let worker = CompileWorker {
+            handle: handle.clone(),
+            pool: CompilerPool::new(settings),
+            signer: connection.signer.clone(),
+            secret_key: secret_key.map_err(ServiceError::failed(START_FAILURE))?,
+            content: ContentStore::new(connection.bus.bucket(CONTENT_BUCKET.name)),
+        };
+        let agent = build_agent(&CompilerActions { handle, code: code.clone() })?;
+        let service =
+            CompilerService::new(connection.bus.clone(), code, worker, options.parallel());
+        tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));
+        // The service closes the connection.
+        let lent = ServiceConnection { bus: connection.bus.lend_connection(), ..connection };
+        context.answer_requests(agent, lent, &mut tasks)?;
+        Ok(tasks)
+    }
+}
