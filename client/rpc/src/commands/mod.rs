@@ -6,6 +6,7 @@ pub mod approve;
 pub mod audit;
 pub mod broker;
 pub mod cancel;
+pub mod catalog;
 pub mod check;
 pub mod checks;
 pub mod completion;
@@ -44,7 +45,11 @@ use clap::Subcommand;
 #[cfg(test)]
 use muster_client::documents::{
     NodeDifferenceDocument, NodeHistoryDocument, PuppetRunsDocument, PuppetRunsJsonLine,
-    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument, ScheduleDocument,
+    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument, ServiceDocument,
+};
+#[cfg(test)]
+use muster_contract::compiler::{
+    CompilerAnnounceOutput, CompilerCompileOutput, CompilerEnvironmentsOutput, CompilerShowOutput,
 };
 #[cfg(test)]
 use muster_contract::schedule::{
@@ -185,6 +190,12 @@ commands! { args, color, program, cx:
     /// Request actions by a schedule, and show and pause schedules
     #[command(subcommand)]
     Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
+    /// Compile catalogs of nodes now, or compile another commit
+    #[command(override_usage = catalog::args::COMPILE_USAGE, after_help = catalog::args::COMPILE_HELP)]
+    Compile(catalog::args::CompileArgs) => catalog::compile(*args, cx).await;
+    /// Show catalogs that were compiled ahead, and what they depend on
+    #[command(subcommand)]
+    Catalog(catalog::args::CatalogCommand) => catalog::run(*args, cx).await;
     "Access":
     /// Show who you are to the nodes, and until when
     #[command(after_help = whoami::args::AFTER_HELP)]
@@ -255,11 +266,17 @@ documents! {
     "muster.checks.v1": "rpc checks -j", checks::output::FleetChecksDocument<'_>;
     "muster.again.v1": "rpc again list -j", ReportDocument<'_, again::output::AgainListDocument<'_>>;
     "muster.again.history.v1": "rpc again history -j", ReportDocument<'_, again::output::AgainHistoryDocument<'_>>;
-    "muster.schedules.v1": "rpc schedule list -j", ScheduleDocument<'_, ScheduleListOutput>;
-    "muster.schedule.v1": "rpc schedule show -j", ScheduleDocument<'_, ScheduleShowOutput>;
-    "muster.schedule.added.v1": "rpc schedule add -j", ScheduleDocument<'_, ScheduleAddOutput>;
-    "muster.schedule.history.v1": "rpc schedule history -j", ScheduleDocument<'_, ScheduleHistoryOutput>;
+    "muster.schedules.v1": "rpc schedule list -j", ServiceDocument<'_, ScheduleListOutput>;
+    "muster.schedule.v1": "rpc schedule show -j", ServiceDocument<'_, ScheduleShowOutput>;
+    "muster.schedule.added.v1": "rpc schedule add -j", ServiceDocument<'_, ScheduleAddOutput>;
+    "muster.schedule.history.v1": "rpc schedule history -j", ServiceDocument<'_, ScheduleHistoryOutput>;
     "muster.schedule.simulation.v1": "rpc schedule simulate -j", schedule::load_output::SimulationDocument;
+    "muster.compile.v1": "rpc compile -j", ServiceDocument<'_, CompilerCompileOutput>;
+    "muster.compile.announced.v1": "rpc compile --environment NAME -j", ServiceDocument<'_, CompilerAnnounceOutput>;
+    "muster.catalogs.v1": "rpc catalog list -j", ServiceDocument<'_, catalog::output::CatalogList>;
+    "muster.catalog.v1": "rpc catalog show -j", catalog::output::CatalogDocument<'_>;
+    "muster.catalog.why.v1": "rpc catalog why -j", ServiceDocument<'_, CompilerShowOutput>;
+    "muster.catalog.environments.v1": "rpc catalog environments -j", ServiceDocument<'_, CompilerEnvironmentsOutput>;
     "muster.facts.v1": "rpc facts -j", ReportDocument<'_, facts::output::FactsDocument<'_>>;
     "muster.fact_names.v1": "rpc facts -j without the name of a fact", facts::fact_names::FactNamesDocument;
     "muster.permits.v1": "rpc permit list -j, rpc permit show -j", ReportDocument<'_, permit::output::PermitPoolsDocument<'_>>;

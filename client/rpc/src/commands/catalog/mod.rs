@@ -1,0 +1,144 @@
+//! `rpc compile` and `rpc catalog`: catalogs that the compiler makes before nodes ask for them.
+
+pub mod args;
+pub mod output;
+
+use muster_client::documents::ServiceDocument;
+use muster_client::{FleetConnection, TargetSelection};
+use muster_contract::compiler::{
+    CompilerAgent, CompilerAnnounce, CompilerAnnounceInput, CompilerCatalog, CompilerCatalogInput,
+    CompilerCompile, CompilerCompileInput, CompilerEnvironments, CompilerList, CompilerListInput,
+    CompilerNodeInput, CompilerShow,
+};
+use muster_ddl::{Action, EmptyInput};
+use muster_filter::NodeFilter;
+use muster_wire::token::ServiceRight;
+
+use crate::commands::catalog::args::{
+    CatalogCommand, CatalogListArgs, CatalogShowArgs, CatalogWhyArgs, CompileArgs,
+};
+use crate::commands::catalog::output::{
+    CatalogDocument, CatalogList, CatalogReadError, read_catalog, render_announced, render_catalog,
+    render_compiled, render_environments, render_list, render_why,
+};
+use crate::flags::filters::{ConditionArgs, FilterArgs};
+use crate::flags::json::JsonArgs;
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
+
+/// A compile of all nodes must be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("`rpc compile` without a filter compiles all nodes")]
+struct AllNodesError;
+
+impl CommandError for AllNodesError {
+    fn hints(&self) -> Vec<String> {
+        vec!["name nodes with a filter such as -C CLASS, or add --all".to_owned()]
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        CommandExitCode::Usage
+    }
+}
+
+impl CommandError for CatalogReadError {}
+
+pub async fn compile(args: CompileArgs, cx: CommandContext<'_>) -> CommandResult {
+    if let Some(environment) = args.environment {
+        let input = CompilerAnnounceInput { environment, code: args.code };
+        let shown = (&args.json, "muster.compile.announced.v1");
+        return query::<CompilerAnnounce>(&input, shown, render_announced, cx).await;
+    }
+    let filter = read_filter(args.conditions, cx)?;
+    if filter.is_none() && !args.all {
+        return Err(AllNodesError.into());
+    }
+    let input = CompilerCompileInput { filter };
+    query::<CompilerCompile>(&input, (&args.json, "muster.compile.v1"), render_compiled, cx).await
+}
+
+pub async fn run(command: CatalogCommand, cx: CommandContext<'_>) -> CommandResult {
+    match command {
+        CatalogCommand::List(args) => list(args, cx).await,
+        CatalogCommand::Show(args) => show(args, cx).await,
+        CatalogCommand::Why(CatalogWhyArgs { node, json }) => {
+            let input = CompilerNodeInput { node: node.to_string() };
+            let width = cx.table_width();
+            let render = |shown: &_| render_why(shown, width);
+            query::<CompilerShow>(&input, (&json, "muster.catalog.why.v1"), render, cx).await
+        }
+        CatalogCommand::Environments(json) => {
+            let width = cx.table_width();
+            let render = |found: &_| render_environments(found, width);
+            let shown = (&json, "muster.catalog.environments.v1");
+            query::<CompilerEnvironments>(&EmptyInput {}, shown, render, cx).await
+        }
+    }
+}
+
+/// Lists all pages.
+async fn list(args: CatalogListArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = args.json.form()?;
+    let filter = read_filter(args.conditions, cx)?;
+    let fleet = connect(cx).await?;
+    let (mut list, mut after) = (CatalogList::default(), None);
+    loop {
+        let input = CompilerListInput { filter: filter.clone(), failed: Some(args.failed), after };
+        let page = fleet.client.call_service::<CompilerList>(ServiceRight::Compile, &input).await?;
+        list.nodes.extend(page.nodes);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let document = ServiceDocument { schema: "muster.catalogs.v1", output: &list };
+    cx.print_result(json.as_ref(), &document, || render_list(&list, cx.table_width()))?;
+    if list.nodes.is_empty() {
+        cx.printer.print_message("no nodes found");
+    }
+    Ok(CommandExitCode::from_found(!list.nodes.is_empty()))
+}
+
+async fn show(args: CatalogShowArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = args.json.form()?;
+    let input = CompilerCatalogInput {
+        node: args.node.to_string(),
+        address: args.address.map(|address| address.to_string()),
+    };
+    let fleet = connect(cx).await?;
+    let output =
+        fleet.client.call_service::<CompilerCatalog>(ServiceRight::Compile, &input).await?;
+    let catalog = read_catalog(&output)?;
+    let document = CatalogDocument::new(&output, &catalog);
+    cx.print_result(json.as_ref(), &document, || render_catalog(&document, cx.table_width()))?;
+    Ok(CommandExitCode::Passed)
+}
+
+/// The filter as JSON; `None` without conditions.
+fn read_filter(conditions: ConditionArgs, cx: CommandContext<'_>) -> Result<Option<String>> {
+    let flags = FilterArgs { conditions, ..FilterArgs::default() };
+    let target = cx.read_target(&flags)?;
+    let text = || serde_json::to_string(&target.filter).map_err(CatalogReadError::Json);
+    Ok((!target.filter.is_empty()).then(text).transpose()?)
+}
+
+async fn connect(cx: CommandContext<'_>) -> Result<FleetConnection> {
+    let target = TargetSelection::from_filter(NodeFilter::default(), None);
+    Ok(cx.connect(&target).await?)
+}
+
+/// Asks the service, and prints its answer as a document or as text.
+async fn query<A: Action<Agent = CompilerAgent>>(
+    input: &A::Input,
+    (json, schema): (&JsonArgs, &'static str),
+    render: impl FnOnce(&A::Output) -> String,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = json.form()?;
+    let fleet = connect(cx).await?;
+    let output = fleet.client.call_service::<A>(ServiceRight::Compile, input).await?;
+    let document = ServiceDocument { schema, output: &output };
+    cx.print_result(json.as_ref(), &document, || render(&output))?;
+    Ok(CommandExitCode::Passed)
+}
