@@ -231,8 +231,14 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 }
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
-/// `directory/` and `schedules/`.
-const OTHERS: [&str; 24] = [
+/// `directory/`, `catalogs/` and `schedules/`.
+const OTHERS: [&str; 30] = [
+    "muster.compile.v1",
+    "muster.compile.announced.v1",
+    "muster.catalogs.v1",
+    "muster.catalog.v1",
+    "muster.catalog.why.v1",
+    "muster.catalog.environments.v1",
     "muster.check.v1",
     "muster.checks.v1",
     "muster.registered-facets.v1",

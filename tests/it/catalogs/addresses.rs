@@ -1,8 +1,11 @@
 //! A catalog is named by its content: equal inputs make equal bytes, and each difference for the node makes another name.
 
-use muster_catalogs::catalog::{SecretKey, StoredCatalog, open_catalog};
+use muster_catalogs::catalog::{SecretKey, StoredCatalog};
 use muster_catalogs::compiler::{CompileLimits, Compiler};
-use serde_json::json;
+use muster_tests::organisation::Organisation;
+use muster_wire::catalog::{CatalogAddress, CatalogStatement, CompiledCatalog};
+use muster_wire::identity::Identity;
+use serde_json::{Map, Value, json};
 
 use super::file_reads::{module_set, node};
 use super::fixture::{Environment, TestNode};
@@ -39,10 +42,9 @@ async fn a12_5_equal_inputs_make_equal_bytes_and_every_difference_another_addres
     let other = second.compiler_of("daemon", CompileLimits::default());
     assert_eq!(store(&second, &other, &node()).await, catalog);
 
-    let text = String::from_utf8(catalog.public().to_vec()).unwrap();
-    let version = catalog.address().to_string();
-    let public: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(public.get("version").unwrap(), version.get(..12).unwrap());
+    assert_eq!(catalog.public().get("version").unwrap(), &catalog.address().version());
+    let mut again = catalog.public().clone();
+    assert_eq!(CatalogAddress::of_catalog(&mut again), catalog.address());
     let changes = [
         ("data/common.yaml", "web::port: 8081\n"),
         ("modules/web/files/plain", "other\n"),
@@ -54,7 +56,10 @@ async fn a12_5_equal_inputs_make_equal_bytes_and_every_difference_another_addres
     for (name, text) in changes {
         second.write(name, text);
         let other = store(&second, &second.compiler(), &node()).await;
-        assert!(!addresses.contains(&other.address()) && !other.has_effect_of(&catalog), "{name}");
+        assert!(
+            !addresses.contains(&other.address()) && other.effect() != catalog.effect(),
+            "{name}"
+        );
         addresses.push(other.address());
     }
     // A comment moves lines: another catalog, with the same effect.
@@ -63,7 +68,7 @@ async fn a12_5_equal_inputs_make_equal_bytes_and_every_difference_another_addres
     let manifest = std::fs::read_to_string(&path).unwrap();
     first.write("modules/web/manifests/vhost.pp", &format!("# A comment.\n{manifest}"));
     let after = store(&first, &first.compiler(), &node()).await;
-    assert!(after.has_effect_of(&before) && after.address() != before.address());
+    assert!(after.effect() == before.effect() && after.address() != before.address());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,23 +78,47 @@ async fn secrets_are_not_in_the_public_part_and_change_the_address() {
     let compiled = node().compile(&environment.compiler()).await.unwrap().result.unwrap();
     let key = SecretKey::new(&KEY);
     let stored = StoredCatalog::of(compiled, &environment.code_path(), &key);
-    let shown = format!("{}{stored:?}{key:?}", String::from_utf8_lossy(stored.public()));
+    let public = serde_json::to_string(stored.public()).unwrap();
+    let shown = format!("{public}{stored:?}{key:?}");
     assert!(!shown.contains("hunter2") && !shown.contains("7, 7"), "{shown}");
     assert_eq!(stored.secrets().len(), 2);
-
-    let opened = open_catalog(stored.address(), stored.public(), stored.secrets()).unwrap();
-    let opened = serde_json::to_string(&opened).unwrap();
-    assert!(opened.contains("\"hunter2\"") && opened.contains("hunter2-nested"), "{opened}");
-    let damaged = [stored.public(), b" "].concat();
-    assert!(open_catalog(stored.address(), &damaged, stored.secrets()).is_ok());
-    let forged = String::from_utf8_lossy(stored.public()).replace("/etc/web.conf", "/etc/shadow");
-    assert!(open_catalog(stored.address(), forged.as_bytes(), stored.secrets()).is_err());
+    check_sealed(&stored);
 
     write_secrets(&environment, "hunter3");
     let changed = store(&environment, &environment.compiler(), &node()).await;
-    assert!(changed.address() != stored.address() && !changed.has_effect_of(&stored));
+    assert!(changed.address() != stored.address() && changed.effect() != stored.effect());
     let other_key = SecretKey::new(&[8; 32]);
     let compiled = node().compile(&environment.compiler()).await.unwrap().result.unwrap();
     let other = StoredCatalog::of(compiled, &environment.code_path(), &other_key);
     assert_ne!(other.address(), changed.address());
+}
+
+/// Only the node's key opens the secrets, and a catalog that was altered has another address.
+fn check_sealed(stored: &StoredCatalog) {
+    let organisation = Organisation::new(&["muster"]);
+    let (node, other) = (organisation.node("web1.acme.net"), organisation.node("web2.acme.net"));
+    let statement = CatalogStatement {
+        compiler: Identity::parse("compiler1").unwrap(),
+        node: node.identity().clone(),
+        environment: "production".to_owned(),
+        code: "4f2c1e".to_owned(),
+        address: stored.address(),
+        compiled_at: muster_tests::now(),
+    };
+    let seal = |catalog: &Map<String, Value>| {
+        let key = node.public_key();
+        CompiledCatalog::new(statement.clone(), catalog, stored.secrets(), &key).unwrap()
+    };
+    let compiled = seal(stored.public());
+    let text = serde_json::to_string(&compiled).unwrap();
+    assert!(!text.contains("hunter2"), "{text}");
+    let opened = compiled.open(node.key_pair()).unwrap();
+    let opened = serde_json::to_string(&opened.catalog).unwrap();
+    assert!(opened.contains("\"hunter2\"") && opened.contains("hunter2-nested"), "{opened}");
+    assert!(compiled.open(other.key_pair()).is_err());
+
+    let forged = serde_json::to_string(stored.public()).unwrap();
+    let forged = forged.replace("/etc/web.conf", "/etc/shadow");
+    let forged = seal(&serde_json::from_str(&forged).unwrap());
+    assert!(forged.open(node.key_pair()).is_err());
 }

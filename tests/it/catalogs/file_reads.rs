@@ -1,6 +1,6 @@
 //! The files that a compile reads are recorded: a change that alters the catalog changes an input, and a change of an unread file does not.
 
-use muster_catalogs::inputs::InputName;
+use muster_catalogs::inputs::{CodeInput, FileRead, InputName};
 use serde_json::json;
 
 use super::fixture::{Environment, TestNode, comparable};
@@ -182,7 +182,23 @@ async fn code_that_a_node_used_is_an_input() {
     let outcome = node.compile(&environment.compiler()).await.unwrap();
     let inputs = node.inputs(&outcome, &environment.code());
     environment.write("modules/other/manifests/init.pp", "class other { }\n");
-    assert_eq!(node.changes(&inputs, &environment.code()), [InputName::CodeNames]);
+    assert_eq!(node.changes(&inputs, &environment.code()), [InputName::Code(CodeInput::Names)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_module_in_another_module_path_is_an_input() {
+    let Some(environment) = Environment::create() else { return };
+    environment.write("environment.conf", "modulepath = site:modules\n");
+    environment.write("site/role/manifests/init.pp", "class role { notify { 'role': } }\n");
+    environment.write("manifests/site.pp", "include role\n");
+    let node = node();
+    let outcome = node.compile(&environment.compiler()).await.unwrap();
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    let inputs = node.inputs(&outcome, &environment.code());
+    assert_eq!(node.changes(&inputs, &environment.code()), []);
+    environment.write("site/role/functions/title.pp", "function role::title() { 'x' }\n");
+    let read = CodeInput::File("site".to_owned(), FileRead::TreeNames);
+    assert_eq!(node.changes(&inputs, &environment.code()), [InputName::Code(read)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,6 @@
 
 #![expect(clippy::indexing_slicing, reason = "catalogs are indexed; tests end by panic")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,10 @@ use muster_catalogs::compiler::protocol::{CompileOutcome, CompileRequest, QueryA
 use muster_catalogs::compiler::{
     CompileLimits, Compiler, CompilerError, CompilerOptions, QuerySource,
 };
-use muster_catalogs::inputs::{CodeDirectory, CompileInputs, InputName, NodeValues};
+use muster_catalogs::inputs::{
+    CodeDirectory, CompileInputs, InputDigest, InputName, InputSources, NodeValues, QueryDigests,
+};
+use muster_filter::FactPatterns;
 use muster_host::sandbox::UnixAccount;
 use muster_tests::tools::{find_tool, is_skipped};
 use nix::unistd::{User, geteuid};
@@ -97,7 +99,7 @@ pub(super) struct TestNode {
     pub(super) facts: Map<String, Value>,
     trusted: Map<String, Value>,
     server_facts: Map<String, Value>,
-    pub(super) volatile: BTreeSet<String>,
+    pub(super) volatile: FactPatterns,
     pub(super) classes: Vec<String>,
 }
 
@@ -116,7 +118,7 @@ impl TestNode {
                 "extensions": {}, "external": {},
             })),
             server_facts: map(json!({"serverversion": "7.23.0"})),
-            volatile: BTreeSet::new(),
+            volatile: FactPatterns::default(),
             classes: Vec::new(),
         }
     }
@@ -136,26 +138,34 @@ impl TestNode {
         compiler.compile(&request, &FixedQueries).await
     }
 
-    pub(super) fn values(&self) -> NodeValues<'_> {
-        NodeValues {
+    fn sources<'a>(&'a self, code: &'a CodeDirectory) -> InputSources<'a> {
+        let values = NodeValues {
             facts: &self.facts,
             trusted: &self.trusted,
             server_facts: &self.server_facts,
             volatile: &self.volatile,
-        }
+        };
+        InputSources { values, code, queries: &FixedQueries }
     }
 
     pub(super) fn inputs(&self, outcome: &CompileOutcome, code: &CodeDirectory) -> CompileInputs {
-        CompileInputs::of(outcome.inputs.as_ref().unwrap(), &self.values(), code).unwrap()
+        CompileInputs::of(outcome.inputs.as_ref(), &self.sources(code)).unwrap()
     }
 
     pub(super) fn changes(&self, inputs: &CompileInputs, code: &CodeDirectory) -> Vec<InputName> {
-        inputs.changes(&self.values(), code).unwrap().into_iter().collect()
+        inputs.changes(&self.sources(code)).unwrap().into_iter().cloned().collect()
     }
 }
 
 /// A directory with two nodes.
+#[derive(Debug)]
 struct FixedQueries;
+
+impl QueryDigests for FixedQueries {
+    fn digest(&self, query: &str) -> InputDigest {
+        InputDigest::of_answer(200, &query.into())
+    }
+}
 
 impl QuerySource for FixedQueries {
     async fn answer(&self, query: &str) -> QueryAnswer {

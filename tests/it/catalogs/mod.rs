@@ -1,7 +1,12 @@
-//! Catalogs that are compiled ahead: what a compile reads, and what it can reach.
+//! Catalogs that are compiled ahead: what a compile reads, what it can reach, and which nodes are compiled.
 
 mod addresses;
+mod commands;
+mod compiles;
 mod fact_reads;
 mod file_reads;
 mod fixture;
+mod fleet;
 mod isolation;
+mod queue;
+mod stub;

@@ -1,0 +1,220 @@
+//! Which nodes are compiled, and what is stored.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use muster_bus::content::ContentStore;
+use muster_tests::organisation::connect;
+use muster_tests::poll_until_ok;
+use muster_tests::tier::repetitions;
+use muster_wire::catalog::content::ContentAddress;
+use muster_wire::catalog::{catalog_key, open_compiled_catalog};
+use muster_wire::identity::Identity;
+use muster_wire::stores::{CATALOGS_BUCKET, CONTENT_BUCKET};
+use muster_wire::token::TokenCache;
+use serde_json::{Value, json};
+
+use super::fleet::{CatalogFleet, CompileCounter, CompilerInstance};
+
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Requests at once.
+const REQUESTS: usize = 1000;
+/// Connections of nodes that send them.
+const CONNECTIONS: usize = 20;
+
+fn node_name(number: usize) -> String {
+    format!("n{number}.acme.net")
+}
+
+fn facts(role: usize, round: usize) -> Value {
+    json!({"role": format!("r{role}"), "uptime": round, "uptime_seconds": round * 60, "load": round})
+}
+
+/// The titles of the resources `Notify` in the newest catalog of a node, which the node opens itself.
+async fn notified(fleet: &CatalogFleet, instance: &CompilerInstance, node: &str) -> Vec<String> {
+    let name = Identity::parse(node).unwrap();
+    let last = instance.handle.last_compile(&name).unwrap();
+    let address = last.record.catalog.unwrap().address;
+    let bus = connect(&fleet.server, fleet.signer(node)).await;
+    let bucket = bus.bucket(CATALOGS_BUCKET.name);
+    let entry = bucket.get(&catalog_key(&name, address)).await.unwrap().unwrap();
+    let (trust, cache) = (fleet.organisation.trust(), TokenCache::default());
+    let bytes = entry.value.unwrap();
+    let now = muster_tests::now();
+    let compiled = open_compiled_catalog(&bytes, &name, address, &trust, &cache, now).unwrap();
+    let opened = compiled.open(fleet.signer(node).key_pair()).unwrap();
+    let resources = opened.catalog.get("resources").unwrap().as_array().unwrap().clone();
+    let notifies = resources.iter().filter(|resource| resource["type"] == "Notify");
+    notifies.map(|resource| resource["title"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The state of the last compile: `compiled`, or the message of its failure.
+fn last_state(instance: &CompilerInstance, node: &str) -> Option<String> {
+    let last = instance.handle.last_compile(&Identity::parse(node).unwrap())?;
+    let failure = last.record.failure.as_ref();
+    Some(failure.map_or_else(|| "compiled".to_owned(), |failure| failure.message.clone()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_1_only_nodes_whose_read_facts_changed_are_compiled() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    fleet.environment.write("manifests/site.pp", "notify { \"role ${facts['role']}\": }\n");
+    let instance = fleet.start_instance("compiler1").await;
+    let mut counter = CompileCounter::start(&instance.bus).await;
+    let (nodes, rounds) = (repetitions(200), repetitions(20));
+    let names: Vec<String> = (0..nodes).map(node_name).collect();
+    let mut roles = vec![0; nodes];
+    let mut expected: Vec<String> = names.clone();
+    expected.sort();
+    for round in 0..=rounds {
+        let mut settled = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            settled.push((name.clone(), fleet.publish(name, &facts(roles[number], round)).await));
+        }
+        fleet.await_settled(&instance, &settled).await;
+        let compiled = counter.take(&instance, names.iter().map(String::as_str)).await;
+        assert_eq!(compiled, expected, "round {round}");
+        expected.clear();
+        // Half of the rounds change only what nobody reads.
+        if round % 2 == 0 {
+            for number in (round % 7..nodes).step_by(7) {
+                roles[number] += 1;
+                expected.push(names[number].clone());
+            }
+            expected.sort();
+        }
+    }
+    let name = &names[0];
+    assert_eq!(notified(&fleet, &instance, name).await, [format!("role r{}", roles[0])]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_4_thousand_simultaneous_requests_cause_no_compile() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    fleet.environment.write("manifests/site.pp", "notify { $facts['role']: }\n");
+    let instance = fleet.start_instance("compiler1").await;
+    let mut counter = CompileCounter::start(&instance.bus).await;
+    let names: Vec<String> = (0..CONNECTIONS).map(node_name).collect();
+    let mut settled = Vec::new();
+    for name in &names {
+        settled.push((name.clone(), fleet.publish(name, &facts(0, 0)).await));
+    }
+    fleet.await_settled(&instance, &settled).await;
+    counter.take(&instance, names.iter().map(String::as_str)).await;
+
+    let mut connections = Vec::new();
+    for name in &names {
+        let name = Identity::parse(name).unwrap();
+        let address = instance.handle.last_compile(&name).unwrap().record.catalog.unwrap().address;
+        let bus = connect(&fleet.server, fleet.signer(name.as_str())).await;
+        connections.push((bus.bucket(CATALOGS_BUCKET.name), catalog_key(&name, address)));
+    }
+    let request = async |number: usize| {
+        let (bucket, key) = &connections[number % CONNECTIONS];
+        let started = Instant::now();
+        assert!(bucket.get(key).await.unwrap().is_some());
+        started.elapsed()
+    };
+    let mut times = join_all((0..REQUESTS).map(request)).await;
+    times.sort_unstable();
+    println!("p50 {:?}, p99 {:?}", times[REQUESTS / 2], times[REQUESTS * 99 / 100]);
+    // What is compiled next is the first compile.
+    let revision = fleet.publish("last.acme.net", &facts(1, 1)).await;
+    fleet.await_settled(&instance, &[("last.acme.net".to_owned(), revision)]).await;
+    assert_eq!(counter.take(&instance, ["last.acme.net"]).await, ["last.acme.net"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_6_files_are_stored_before_the_catalog_that_names_them() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    let manifest = "file { '/etc/one': source => 'puppet:///modules/web/one' }\n\
+        file { '/srv/tree': ensure => directory, recurse => true, source => 'puppet:///modules/web/tree' }\n";
+    fleet.environment.write("manifests/site.pp", manifest);
+    let contents = ["one\n".to_owned(), "a\n".to_owned(), "b".repeat(1_500_000)];
+    for (name, content) in ["one", "tree/a", "tree/deep/b"].iter().zip(&contents) {
+        fleet.environment.write(&format!("modules/web/files/{name}"), content);
+    }
+    let instance = fleet.start_instance("compiler1").await;
+    let mut catalogs = instance.bus.bucket(CATALOGS_BUCKET.name).watch("catalog.>").await.unwrap();
+    let revision = fleet.publish("web1.acme.net", &json!({})).await;
+    let stored = catalogs.next().await.unwrap().unwrap();
+    assert!(stored.key.starts_with("catalog.web1.acme.net."));
+    let node = connect(&fleet.server, fleet.signer("web1.acme.net")).await;
+    let store = ContentStore::new(node.bucket(CONTENT_BUCKET.name));
+    for content in &contents {
+        assert!(store.has(ContentAddress::of(content.as_bytes())).await.unwrap());
+    }
+    fleet.await_settled(&instance, &[("web1.acme.net".to_owned(), revision)]).await;
+    assert_eq!(last_state(&instance, "web1.acme.net").as_deref(), Some("compiled"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_to_a_query_is_an_input() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    let manifest = "if $facts['role'] == 'lb' {\n  $nodes = search_nodes({ 'facts.role' => 'web' })\n  \
+        notify { $nodes.join(' '): }\n}\n";
+    fleet.environment.write("manifests/site.pp", manifest);
+    let instance = fleet.start_instance("compiler1").await;
+    let mut counter = CompileCounter::start(&instance.bus).await;
+    let mut settled = Vec::new();
+    for (name, role) in [("lb1.acme.net", "lb"), ("web1.acme.net", "web"), ("db1.acme.net", "db")] {
+        settled.push((name.to_owned(), fleet.publish(name, &json!({"role": role})).await));
+    }
+    fleet.await_settled(&instance, &settled).await;
+    let await_notified = async |expected: &[&str]| {
+        poll_until_ok("the answer is in the catalog", TIMEOUT, async || {
+            let found = notified(&fleet, &instance, "lb1.acme.net").await;
+            if found == expected { Ok(()) } else { Err(found) }
+        })
+        .await;
+    };
+    await_notified(&["web1.acme.net"]).await;
+    counter.take(&instance, ["lb1.acme.net", "web1.acme.net", "db1.acme.net"]).await;
+    // A node that is in no answer, and one that enters an answer.
+    fleet.publish("db1.acme.net", &json!({"role": "db", "size": 5})).await;
+    let revision = fleet.publish("web2.acme.net", &json!({"role": "web"})).await;
+    fleet.await_settled(&instance, &[("web2.acme.net".to_owned(), revision)]).await;
+    poll_until_ok("the answer is in the catalog", TIMEOUT, async || {
+        let found = notified(&fleet, &instance, "lb1.acme.net").await;
+        if found == ["web1.acme.net web2.acme.net"] { Ok(()) } else { Err(found) }
+    })
+    .await;
+    let compiled = counter.take(&instance, ["lb1.acme.net", "web2.acme.net"]).await;
+    assert_eq!(compiled, ["lb1.acme.net", "web2.acme.net"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_compile_is_a_state_and_keeps_the_last_catalog() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    fleet.environment.write("manifests/site.pp", "include web\n");
+    fleet.environment.write("modules/web/manifests/init.pp", "class web { notify { 'a': } }\n");
+    let instance = fleet.start_instance("compiler1").await;
+    let revision = fleet.publish("web1.acme.net", &json!({})).await;
+    let settled = [("web1.acme.net".to_owned(), revision)];
+    fleet.await_settled(&instance, &settled).await;
+    let await_last = async |part: &str| {
+        poll_until_ok(part, TIMEOUT, async || match last_state(&instance, "web1.acme.net") {
+            Some(state) if state.contains(part) => Ok(()),
+            other => Err(other),
+        })
+        .await;
+    };
+    await_last("compiled").await;
+    let name = Identity::parse("web1.acme.net").unwrap();
+    let before = instance.handle.last_compile(&name).unwrap();
+
+    fleet.environment.write("modules/web/manifests/init.pp", "class web { notify { 'a': } } }\n");
+    await_last("Syntax error").await;
+    let failed = instance.handle.last_compile(&name).unwrap();
+    assert_eq!(failed.record.catalog, before.record.catalog);
+    let failure = failed.record.failure.clone().unwrap();
+    assert_eq!(failure.file.as_deref(), Some("modules/web/manifests/init.pp"));
+    assert!(failure.line.is_some());
+
+    // A comment moves lines: compiled again, and the same catalog.
+    let comment = "# A comment.\nclass web { notify { 'a': } }\n";
+    fleet.environment.write("modules/web/manifests/init.pp", comment);
+    await_last("compiled").await;
+    let after = instance.handle.last_compile(&name).unwrap();
+    assert_eq!(after.record.catalog, before.record.catalog);
+}
