@@ -95,7 +95,7 @@ const CHECKED_ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// Settings of paths whose content is neither executed nor applied, with the reason.
-const NOT_EXECUTED: [(&str, &str); 22] = [
+const NOT_EXECUTED: [(&str, &str); 24] = [
     ("broker.ca", "public"),
     ("broker.credentials", "a secret, which others cannot even read"),
     ("trust.account", "signed"),
@@ -104,6 +104,8 @@ const NOT_EXECUTED: [(&str, &str); 22] = [
     ("paths.root", "a machine"),
     ("provisioning.credentials", "a secret"),
     ("provisioning.account", "signed"),
+    ("plugins.compiler.credentials", "a secret"),
+    ("plugins.compiler.secret_key", "a secret"),
     ("plugins.schedule.credentials", "a secret"),
     ("plugins.directory.credentials", "a secret"),
     ("plugins.directory.http.socket", "created"),

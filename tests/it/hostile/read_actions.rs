@@ -20,8 +20,12 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 21] = [
+const UNAVAILABLE: [&str; 25] = [
     "again note_missing",
+    "compiler catalog",
+    "compiler environments",
+    "compiler list",
+    "compiler show",
     "directory changes",
     "directory facets",
     "directory find",
