@@ -59,7 +59,7 @@ pub struct EnvironmentOptions {
     pub directory: Option<PathBuf>,
     /// A program that completes a checkout, such as r10k for a Puppetfile. Its working directory is the checkout.
     pub prepare: Vec<String>,
-    /// Which nodes belong to it, as in `rpc find -S`; all that belong to no other one if absent.
+    /// Which nodes belong to it, an expression as for `-S`; all that belong to no other one if absent.
     pub nodes: Option<String>,
     pub poll_seconds: Option<u64>,
 }
