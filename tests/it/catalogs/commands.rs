@@ -147,6 +147,8 @@ async fn a12_11_people_compile_commits_and_see_why() {
         "{}",
         describe_output(&unnamed)
     );
+    let filtered = rpc.run(&["compile", "-I", NODE, "--environment", "production"]).await;
+    assert!(describe_output(&filtered).contains("takes no filter"));
     let asked = ["compile", "-I", NODE];
     let asked = read_document(&rpc, "muster.compile.v1", &asked).await;
     assert_eq!(asked["nodes"], 1);

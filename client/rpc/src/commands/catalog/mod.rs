@@ -44,13 +44,31 @@ impl CommandError for AllNodesError {
 
 impl CommandError for CatalogReadError {}
 
+/// Code is compiled for all nodes that it changes.
+#[derive(Debug, thiserror::Error)]
+#[error("`--environment` compiles all nodes that the code changes, and takes no filter")]
+struct FilteredCodeError;
+
+impl CommandError for FilteredCodeError {
+    fn hints(&self) -> Vec<String> {
+        vec!["compile the nodes of a filter without `--environment`".to_owned()]
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        CommandExitCode::Usage
+    }
+}
+
 pub async fn compile(args: CompileArgs, cx: CommandContext<'_>) -> CommandResult {
+    let filter = read_filter(args.conditions, cx)?;
     if let Some(environment) = args.environment {
+        if filter.is_some() {
+            return Err(FilteredCodeError.into());
+        }
         let input = CompilerAnnounceInput { environment, code: args.code };
         let shown = (&args.json, "muster.compile.announced.v1");
         return query::<CompilerAnnounce>(&input, shown, render_announced, cx).await;
     }
-    let filter = read_filter(args.conditions, cx)?;
     if filter.is_none() && !args.all {
         return Err(AllNodesError.into());
     }

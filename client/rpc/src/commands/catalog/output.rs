@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 /// Digits of commits and addresses in tables.
 const SHORT_DIGITS: usize = 12;
 /// Width of the labels.
-const LABEL_WIDTH: usize = 12;
+const LABEL_WIDTH: usize = 13;
 
 /// The catalog in an answer cannot be read.
 #[derive(Debug, thiserror::Error)]
