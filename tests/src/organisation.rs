@@ -23,7 +23,8 @@ use crate::bootstrap::BootstrapAccount;
 use crate::nats_server::{NETWORK_TIMEOUT, NatsServer};
 
 /// The part of the broker's configuration that enables stores.
-pub const JETSTREAM_CONFIG: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
+pub const JETSTREAM_CONFIG: &str =
+    "jetstream: { store_dir: \"@DIRECTORY@/jetstream\", max_file: 6GB }\n";
 
 /// An address to connect to: a broker on loopback, a cluster, or a proxy in front of one.
 pub trait Broker {

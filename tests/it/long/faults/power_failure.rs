@@ -66,7 +66,7 @@ async fn count_lost_values(sync_interval: &str) -> usize {
     let organisation = Organisation::new(&["muster"]);
     let configuration = |directory: &Path| {
         format!(
-            "{}jetstream: {{ store_dir: \"{}\", max_file: 2GB, sync_interval: {sync_interval} }}\n",
+            "{}jetstream: {{ store_dir: \"{}\", max_file: 6GB, sync_interval: {sync_interval} }}\n",
             organisation.broker_configuration(),
             directory.display()
         )
