@@ -114,7 +114,7 @@ impl Organisation {
         let mut signed = Vec::new();
         for realm in self.realms() {
             let mut account = self.realm_trust(realm)?.claims().nats.clone();
-            let mut is_changed = self.refresh_account(&mut account, realm);
+            let mut is_changed = self.refresh_account(&mut account, realm)?;
             if realm == self.stores_realm() {
                 is_changed |= self.add_administrator_key(&mut account)?;
             }
@@ -181,7 +181,11 @@ impl Organisation {
 
     /// Sets role permissions, limits, exports and imports to those of this version. Returns whether anything changed. Keeps keys of other roles,
     /// revocations, and limits that this version does not define.
-    pub(crate) fn refresh_account(&self, account: &mut AccountClaims, realm: AccountRealm) -> bool {
+    pub(crate) fn refresh_account(
+        &self,
+        account: &mut AccountClaims,
+        realm: AccountRealm,
+    ) -> Result<bool, OrganisationError> {
         let before = account.clone();
         let collectives = &self.profile().collectives;
         for entry in &mut account.signing_keys {
@@ -199,7 +203,7 @@ impl Organisation {
                 scope.template = template;
             }
         }
-        let mut limits = self.account_limits(realm);
+        let mut limits = self.account_limits(realm)?;
         keep_unknown_fields(&mut limits.rest, &account.limits.rest);
         account.limits = limits;
         match (realm, self.profile().storage_account) {
@@ -207,15 +211,15 @@ impl Organisation {
             (AccountRealm::Storage, _) => account.rest.extend(storage_exports()),
             _ => {}
         }
-        *account != before
+        Ok(*account != before)
     }
 
     /// The limits that this version sets: the account of the stores has space for them.
-    fn account_limits(&self, realm: AccountRealm) -> AccountLimits {
+    fn account_limits(&self, realm: AccountRealm) -> Result<AccountLimits, OrganisationError> {
         if realm == self.stores_realm() {
-            AccountLimits::with_jetstream(self.has_catalogs())
+            Ok(AccountLimits::with_jetstream(self.has_catalogs()?))
         } else {
-            AccountLimits::default()
+            Ok(AccountLimits::default())
         }
     }
 }

@@ -8,6 +8,7 @@ use muster_bus::BusError;
 use muster_wire::Millis;
 use muster_wire::limits::MAX_CONNECT_BYTES;
 use muster_wire::stores;
+use muster_wire::token::ServiceRight;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ use crate::server_reports::{
     ServerHealth, ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size,
     streams_of_account,
 };
-use crate::{Organisation, OrganisationKey};
+use crate::{Organisation, OrganisationError, OrganisationKey};
 
 /// Prints why nats-server ended. Its unit starts it again every two seconds, so the state of the unit says little.
 const FATAL_MESSAGE_COMMAND: &str = "journalctl -u muster-broker | grep FTL | tail -n 1";
@@ -142,7 +143,7 @@ impl Organisation {
         let expected: Vec<String> =
             self.valid_leafs(now)?.iter().map(|leaf| leaf.name.to_string()).collect();
         status.problems = find_problems(&status, &variables, &expected);
-        status.problems.extend(self.missing_stores(&status, &variables));
+        status.problems.extend(self.missing_stores(&status, &variables)?);
         status.problems.extend(health_problems(health, &variables)?);
         status.problems.extend(outdated.iter().map(|server| format!("server {server} has another account token than this directory, so it may accept users that were revoked; run `rpc org push`")));
         status.problems.extend(damaged.iter().map(ToString::to_string));
@@ -156,17 +157,21 @@ impl Organisation {
         &self,
         status: &BrokerStatus,
         variables: &ByServer<ServerVariables>,
-    ) -> Vec<String> {
+    ) -> Result<Vec<String>, OrganisationError> {
         // Streams of a server without JetStream are not lost.
         if variables.values().any(|server| server.jetstream.config.is_none()) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
+        // The directory of a monitoring host has no records of credentials.
+        let trust = self.fleet_trust()?;
+        let is_listed = trust.claims().nats.services.contains_key(ServiceRight::Compile.as_str());
+        let with_catalogs = is_listed || self.has_catalogs()?;
         let known: BTreeSet<&str> =
             status.streams.iter().map(|stream| stream.name.as_str()).collect();
-        let names = stores::fleet_buckets(self.has_catalogs());
+        let names = stores::fleet_buckets(with_catalogs);
         let names = names.map(|store| stores::stream_name(store.name));
         let missing = names.filter(|name| !known.contains(name.as_str()));
-        missing.map(|name| format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones")).collect()
+        Ok(missing.map(|name| format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones")).collect())
     }
 }
 

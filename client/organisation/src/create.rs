@@ -112,7 +112,7 @@ impl Organisation {
             (UserRole::Service, public_key(OrganisationKey::Service)?),
         ];
         let mut fleet = account_claims(AccountRealm::Fleet, &role_keys, &profile.collectives);
-        self.refresh_account(&mut fleet, AccountRealm::Fleet);
+        self.refresh_account(&mut fleet, AccountRealm::Fleet)?;
         fleet.broker = self.broker_record()?;
         let storage = self.storage_claims()?;
         let system = system_claims(public_key(OrganisationKey::SystemRole)?);

@@ -25,13 +25,14 @@ impl Organisation {
 }
 
 impl Organisation {
-    /// Whether the fleet has the stores of catalogs: a service may compile, or they were declared when one could.
-    pub fn has_catalogs(&self) -> bool {
-        // A new organisation has no token yet, and no service.
-        let has_compiler = self.fleet_trust().is_ok_and(|trust| {
-            trust.claims().nats.services.contains_key(ServiceRight::Compile.as_str())
-        });
-        has_compiler || self.has_declared(&stores::CATALOGS_BUCKET)
+    /// Whether the fleet has the stores of catalogs: credentials of a compiler were issued, or the stores were declared.
+    pub fn has_catalogs(&self) -> Result<bool, OrganisationError> {
+        let is_compiler = |record: &CredentialRecord| {
+            record.kind == PrincipalKind::Service
+                && rights_in(record).any(|right| right == ServiceRight::Compile)
+        };
+        let was_issued = self.read_records()?.iter().any(is_compiler);
+        Ok(was_issued || self.has_declared(&stores::CATALOGS_BUCKET)?)
     }
 }
 
@@ -60,12 +61,15 @@ fn rights_of_services(
     for record in records {
         let is_valid = record.credential_state(account, now) == CredentialState::Valid;
         if record.kind == PrincipalKind::Service && is_valid {
-            let claims = decode_token::<UserClaims>(&record.token);
-            let tags = claims.map(|token| token.unverified_claims().nats.tags.clone());
-            let tags = tags.unwrap_or_default();
-            let rights = ServiceRight::ALL.into_iter().filter(|right| right.is_in(&tags));
-            services.entry(record.name.clone()).or_default().extend(rights);
+            services.entry(record.name.clone()).or_default().extend(rights_in(record));
         }
     }
     services
+}
+
+/// The rights in a service's credentials.
+fn rights_in(record: &CredentialRecord) -> impl Iterator<Item = ServiceRight> {
+    let claims = decode_token::<UserClaims>(&record.token);
+    let tags = claims.map(|token| token.unverified_claims().nats.tags.clone()).unwrap_or_default();
+    ServiceRight::ALL.into_iter().filter(move |right| right.is_in(&tags))
 }

@@ -21,7 +21,7 @@ impl Organisation {
     /// Claims of a new account of the stores.
     pub(crate) fn storage_claims(&self) -> Result<AccountClaims, OrganisationError> {
         let mut claims = AccountClaims::new(AccountLimits::default(), Vec::new());
-        self.refresh_account(&mut claims, AccountRealm::Storage);
+        self.refresh_account(&mut claims, AccountRealm::Storage)?;
         self.add_administrator_key(&mut claims)?;
         Ok(claims)
     }

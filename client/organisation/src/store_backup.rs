@@ -2,7 +2,8 @@
 //! organisation.
 //!
 //! The file has one JSON document per line: what it is, then one key each. `PERMITS` and `REQUESTS` are not copied, because their keys are valid for seconds
-//! to minutes; neither is `TRUST`, which `rpc org push` writes from the organisation's directory.
+//! to minutes; neither is `TRUST`, which `rpc org push` writes from the organisation's directory, nor `CATALOGS`, `CONTENT` and `COMPILES`, which compilers write
+//! again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -72,7 +72,7 @@ impl Organisation {
         let bus = self.connect_administrator(now).await?;
         let declared = self.declared_stores()?;
         let mut changes = Vec::new();
-        for store in stores::fleet_buckets(self.has_catalogs()) {
+        for store in stores::fleet_buckets(self.has_catalogs()?) {
             let mut add = |kind| changes.push(StoreChange { store: store.name, kind });
             let is_declared = declared.lines().any(|name| name == store.name);
             if (servers.cluster_size > 1 || is_declared)
@@ -99,14 +99,13 @@ impl Organisation {
     }
 
     /// Whether a push has declared the store.
-    pub(crate) fn has_declared(&self, store: &BucketDefinition) -> bool {
-        // A file that cannot be read fails the declaration.
-        self.declared_stores().is_ok_and(|names| names.lines().any(|name| name == store.name))
+    pub(crate) fn has_declared(&self, store: &BucketDefinition) -> Result<bool, OrganisationError> {
+        Ok(self.declared_stores()?.lines().any(|name| name == store.name))
     }
 
     /// Checks that each server has the space of the account of the stores, because one with less would offer it no `JetStream`.
     pub async fn check_storage_space(&self) -> Result<(), PushError> {
-        if !self.has_catalogs() {
+        if !self.has_catalogs()? {
             return Ok(());
         }
         let needed = stores::account_storage_bytes(true);

@@ -45,6 +45,16 @@ pub(crate) fn nats_server() -> PathBuf {
 impl Broker {
     /// Starts the organisation's broker on a free port and stores its URL in the organisation.
     pub(crate) async fn start(program: &Path, world: &World, jetstream: bool) -> Self {
+        Self::start_with(program, world, jetstream, |text| text).await
+    }
+
+    /// The same with an edited configuration.
+    pub(crate) async fn start_with(
+        program: &Path,
+        world: &World,
+        jetstream: bool,
+        edit: impl FnOnce(String) -> String,
+    ) -> Self {
         let ports = world.scratch.path().join("ports");
         let store = world.scratch.path().join("store");
         fs::create_dir(&ports).unwrap();
@@ -54,7 +64,7 @@ impl Broker {
         }
         world.ok(&args);
         let config = world.org().join("broker/nats.conf");
-        let text = fs::read_to_string(&config).unwrap();
+        let text = edit(fs::read_to_string(&config).unwrap());
         let checked = Command::new(program).args(["-t", "-c"]).arg(&config).output().unwrap();
         assert!(checked.status.success(), "{}", talk(&checked));
         let mut lines: Vec<&str> =

@@ -27,4 +27,6 @@ mod refresh;
 #[cfg(test)]
 mod revocation;
 #[cfg(test)]
+mod small_brokers;
+#[cfg(test)]
 mod world;
