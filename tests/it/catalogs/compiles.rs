@@ -75,7 +75,7 @@ async fn a12_1_only_nodes_whose_read_facts_changed_are_compiled() {
         let compiled = counter.take(&instance, names.iter().map(String::as_str)).await;
         assert_eq!(compiled, expected, "round {round}");
         expected.clear();
-        // Half of the rounds change only what nobody reads.
+        // Half of the rounds change only facts that no code reads.
         if round % 2 == 0 {
             for number in (round % 7..nodes).step_by(7) {
                 roles[number] += 1;

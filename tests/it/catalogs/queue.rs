@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use muster_catalogs::queue::{CompileQueue, WantedCompile};
+use muster_tests::organisation::connect;
 use muster_tests::tier::repetitions;
 use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
+use muster_wire::stores::COMPILES_BUCKET;
+use muster_wire::token::ServiceRight;
 use serde_json::json;
 
 use super::fleet::{CatalogFleet, CompileCounter, CompilerInstance};
@@ -84,6 +88,37 @@ async fn a12_2_compile_of_a_killed_worker_is_done_by_another() {
     let compiled = counter.take(&second, ["web1.acme.net", "web2.acme.net"]).await;
     let twice = compiled.iter().filter(|node| *node == "web1.acme.net").count();
     assert!(twice <= 1 && compiled_role(&second, "web1.acme.net").as_deref() == Some("held"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_2_worker_that_was_taken_for_dead_has_lost_its_claim() {
+    let Some(fleet) = CatalogFleet::start().await else { return };
+    let signer = fleet.organisation.service(ServiceRight::Compile, "compiler1");
+    let bucket = connect(&fleet.server, &signer).await.bucket(COMPILES_BUCKET.name);
+    let [slow, other] = [(), ()].map(|()| CompileQueue::new(bucket.clone(), SHORT_LEASE));
+    let node = identity("web1.acme.net");
+    let want = WantedCompile {
+        environment: "production".to_owned(),
+        reason: "new".to_owned(),
+        urgent: false,
+        since: 0,
+        claim: None,
+    };
+    assert!(slow.want(&node, want.clone()).await.unwrap());
+    let mut first = slow.claim("production").await.unwrap().unwrap();
+    assert!(slow.renew(&mut first).await.unwrap());
+    for entry in bucket.list("want.>").await.unwrap() {
+        other.apply(&entry);
+    }
+    assert!(other.claim("production").await.unwrap().is_none());
+    assert!(other.claim("staging").await.unwrap().is_none());
+    other.wait_for_work("production").await;
+    let second = other.claim("production").await.unwrap().unwrap();
+    assert_eq!((first.attempt(), second.attempt()), (1, 2));
+    assert!(!slow.renew(&mut first).await.unwrap() && !slow.finish(first).await.unwrap());
+    assert!(other.finish(second).await.unwrap());
+    // The node can wait again at once.
+    assert!(other.want(&node, want).await.unwrap());
 }
 
 /// A change that comes between the end of a compile and the removal of its entry cannot be added to the queue, and is not lost.

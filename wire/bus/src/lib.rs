@@ -39,7 +39,7 @@ pub use reconnect::ReconnectBackoff;
 pub use renewal::{TokenRenewal, TokenRenewalError, verify_stored_token};
 pub use store::{
     Bucket, BucketDeclaration, BucketEntry, BucketError, BucketReplicas, BucketSettingChange,
-    BucketWatch, OwnedKey,
+    BucketWatch, OwnedKey, json_bytes,
 };
 pub use subscription::{BusMessage, BusSubscription};
 pub use trust::TrustLookupError;

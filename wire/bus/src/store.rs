@@ -25,8 +25,8 @@ use crate::error::BusError;
 use crate::reconnect::ReconnectBackoff;
 
 pub use declare::{BucketDeclaration, BucketReplicas, BucketSettingChange};
-pub use entry::BucketEntry;
 use entry::OPERATION_HEADER;
+pub use entry::{BucketEntry, json_bytes};
 pub use owned_key::OwnedKey;
 pub use watch::BucketWatch;
 

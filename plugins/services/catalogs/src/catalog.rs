@@ -85,7 +85,7 @@ pub struct StoredCatalog {
     address: CatalogAddress,
     /// Equal for catalogs that differ only in file names and line numbers of the manifests.
     effect: CatalogAddress,
-    /// What everybody may see.
+    /// The catalog without its secrets.
     public: Map<String, Value>,
     secrets: CatalogSecrets,
     files: BTreeMap<ContentAddress, PathBuf>,
@@ -130,7 +130,7 @@ impl StoredCatalog {
         self.effect
     }
 
-    /// What everybody may see.
+    /// The catalog without its secrets.
     pub fn public(&self) -> &Map<String, Value> {
         &self.public
     }

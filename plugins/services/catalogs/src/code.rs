@@ -3,9 +3,10 @@
 //! A repository is mirrored below the service's state; each commit has a checkout of its own, which is never changed. A plain directory is compiled where it
 //! is; its code is named by the digest of its files.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_api::system::System;
@@ -30,7 +31,7 @@ pub struct CodeVersion {
     /// The directory that has the environment, by its name.
     pub environments: PathBuf,
     pub directory: CodeDirectory,
-    /// Whether somebody may change the files.
+    /// Whether the files are not a checkout of this service, and may change.
     is_mutable: bool,
 }
 
@@ -71,17 +72,21 @@ pub enum CodeSourceError {
 pub struct CodeStore {
     system: Arc<dyn System>,
     state: PathBuf,
+    /// Held while a mirror is changed: git refuses a second fetch of the same one.
+    mirrors: Arc<Mutex<()>>,
+    /// Directories with code, whose digests are remembered.
+    directories: Arc<Mutex<HashMap<PathBuf, Arc<CodeDirectory>>>>,
 }
 
 impl CodeStore {
     pub fn new(system: Arc<dyn System>, state: PathBuf) -> Self {
-        Self { system, state }
+        Self { system, state, mirrors: Arc::default(), directories: Arc::default() }
     }
 
     /// The newest commit of the environment's branch, after a fetch; the digest of a directory. Blocks.
     pub fn find_newest(&self, environment: &Environment) -> Result<String, CodeSourceError> {
         match &environment.source {
-            CodeSource::Directory(path) => Ok(CodeDirectory::open(path)?.digest_all()?.to_string()),
+            CodeSource::Directory(path) => Ok(self.open_directory(path)?.digest_all()?.to_string()),
             CodeSource::Repository { url, branch, .. } => {
                 let mirror = self.fetch(environment, url)?;
                 let reference = format!("refs/heads/{branch}^{{commit}}");
@@ -89,6 +94,17 @@ impl CodeStore {
                 Ok(output.trim().to_owned())
             }
         }
+    }
+
+    /// A directory with code. Files that have not changed since the last call are not read again.
+    fn open_directory(&self, path: &Path) -> Result<Arc<CodeDirectory>, CodeError> {
+        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = directories.get(path) {
+            return Ok(Arc::clone(known));
+        }
+        let opened = Arc::new(CodeDirectory::open(path)?);
+        directories.insert(path.to_owned(), Arc::clone(&opened));
+        Ok(opened)
     }
 
     /// The full name of a commit, which the repository must have.
@@ -164,6 +180,7 @@ impl CodeStore {
 
     /// Makes or updates the mirror of a repository.
     fn fetch(&self, environment: &Environment, url: &str) -> Result<PathBuf, CodeSourceError> {
+        let _changing = self.mirrors.lock().unwrap_or_else(PoisonError::into_inner);
         let mirror = self.mirror_path(environment);
         let path = mirror.display().to_string();
         if mirror.join("HEAD").exists() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use muster_bus::{Bucket, BucketEntry, BucketError, Bus};
+use muster_bus::{Bucket, BucketEntry, BucketError, Bus, json_bytes};
 use muster_directory::{DirectoryHandle, NodeSnapshot, QueryError};
 use muster_filter::FactPatterns;
 use muster_wire::Millis;
@@ -75,7 +75,6 @@ pub struct CompilableNode {
     pub trusted: Map<String, Value>,
     pub environment: String,
     pub version: Arc<CodeVersion>,
-    pub code_revision: u64,
 }
 
 /// A handle to the shared state of one instance; clones share it.
@@ -92,9 +91,8 @@ struct HandleInner {
     server_facts: Map<String, Value>,
     newest: RwLock<BTreeMap<Identity, KnownCompile>>,
     code: RwLock<BTreeMap<String, KnownCode>>,
-    /// Wakes when the code of an environment was announced, or when a person asked to look for newer code.
+    /// Wakes when the code of an environment was announced.
     code_changed: Notify,
-    fetch_wanted: Notify,
     /// The patterns of the bucket that were read once.
     stored: watch::Sender<BTreeSet<String>>,
 }
@@ -112,7 +110,6 @@ impl CompilerHandle {
             newest: RwLock::default(),
             code: RwLock::default(),
             code_changed: Notify::new(),
-            fetch_wanted: Notify::new(),
             stored: watch::Sender::default(),
         }))
     }
@@ -143,10 +140,6 @@ impl CompilerHandle {
 
     pub(crate) fn code_changed(&self) -> &Notify {
         &self.0.code_changed
-    }
-
-    pub(crate) fn fetch_wanted(&self) -> &Notify {
-        &self.0.fetch_wanted
     }
 
     pub(crate) fn server_facts(&self) -> &Map<String, Value> {
@@ -181,6 +174,7 @@ impl CompilerHandle {
     /// A node with the code of its environment; `None` if it has no record or no environment, or while the code is not there.
     pub fn compilable(&self, node: &Identity) -> Option<CompilableNode> {
         let snapshot = self.directory().snapshot(node)?;
+        // The options refuse a filter that only nodes can evaluate.
         let environment = self.environment_of(node).ok()??;
         let code = self.code(&environment.name);
         Some(CompilableNode {
@@ -188,7 +182,6 @@ impl CompilerHandle {
             snapshot,
             environment: environment.name.clone(),
             version: code.version?,
-            code_revision: code.revision,
         })
     }
 
@@ -344,7 +337,7 @@ impl CompilerHandle {
         }
         let announced = AnnouncedCode { code: code.to_owned(), pinned, at: self.now() };
         let key = format!("{CODE_PREFIX}{environment}");
-        let revision = self.catalogs().put(&key, to_bytes(&announced)).await?;
+        let revision = self.catalogs().put(&key, json_bytes(&announced)).await?;
         self.edit_code(environment, |known| {
             if known.revision < revision {
                 (known.announced, known.revision) = (Some(announced), revision);
@@ -383,9 +376,4 @@ fn trusted_facts(node: &Identity) -> Map<String, Value> {
     let texts = texts.map(|(key, text)| (key.to_owned(), Value::from(text)));
     let maps = ["extensions", "external"].map(|key| (key.to_owned(), Value::Object(Map::new())));
     texts.into_iter().chain(maps).collect()
-}
-
-/// The records consist of numbers and texts, so serialising them cannot fail.
-pub(crate) fn to_bytes(record: &impl Serialize) -> muster_bus::Bytes {
-    muster_bus::Bytes::from(serde_json::to_vec(record).unwrap_or_default())
 }

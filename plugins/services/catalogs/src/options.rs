@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_directory::{NodeTable, find_nodes};
 use muster_filter::NodeFilter;
 use serde::Deserialize;
 
@@ -30,7 +31,7 @@ pub struct CompilerServiceOptions {
     /// Repositories, checkouts and compilers are here, and can be removed while the daemon is stopped; `/var/cache/muster/catalogs` if absent. The
     /// compiler's user must be able to enter the directories above it.
     pub directory: Option<PathBuf>,
-    /// The user of the compiler, who must not own anything; `nobody` if absent.
+    /// The user of the compiler. It must own no files; `nobody` if absent.
     pub user: Option<String>,
     /// The Ruby that has Puppet; `/usr/bin/ruby` if absent.
     pub ruby: Option<PathBuf>,
@@ -177,9 +178,15 @@ impl Environment {
             }
             _ => return Err("give either `repository` or `directory`".to_owned()),
         };
-        let parse = |text: &String| NodeFilter::default().with_select(text);
-        let nodes = options.nodes.as_ref().map(parse).transpose();
-        let nodes = nodes.map_err(|error| format!("nodes: {error}"))?;
+        let nodes = options.nodes.as_deref().map(parse_nodes).transpose()?;
         Ok(Self { name: name.to_owned(), source, nodes })
     }
+}
+
+/// A filter that can be evaluated on records.
+fn parse_nodes(text: &str) -> Result<NodeFilter, String> {
+    let filter = NodeFilter::default().with_select(text);
+    let filter = filter.map_err(|error| format!("nodes: {error}"))?;
+    find_nodes(&NodeTable::default(), &filter).map_err(|error| format!("nodes: {error}"))?;
+    Ok(filter)
 }

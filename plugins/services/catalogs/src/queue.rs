@@ -4,13 +4,13 @@
 //! belongs to a worker that ended, and another one claims it. No clocks are compared: each worker measures the lease by its own.
 //!
 //! An entry says only "look at this node". A change while the node waits or is compiled adds nothing: the worker removes the entry first, and then
-//! compares what the compile read with what is there now.
+//! compares the inputs of the compile with the present ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_bus::{Bucket, BucketEntry, BucketError, Bytes};
+use muster_bus::{Bucket, BucketEntry, BucketError, json_bytes};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ impl CompileQueue {
         if self.lock().waiting.get(node).is_some_and(is_known) {
             return Ok(false);
         }
-        match self.bucket.create(&key_of(node), to_bytes(&want)).await {
+        match self.bucket.create(&key_of(node), json_bytes(&want)).await {
             Ok(revision) => {
                 self.note(node, want, revision);
                 Ok(true)
@@ -154,7 +154,7 @@ impl CompileQueue {
                 return Ok(false);
             }
             want.urgent = true;
-            match self.bucket.update(&key_of(node), to_bytes(&want), revision).await {
+            match self.bucket.update(&key_of(node), json_bytes(&want), revision).await {
                 Ok(revision) => {
                     self.note(node, want, revision);
                     return Ok(true);
@@ -172,7 +172,7 @@ impl CompileQueue {
             let attempt = waiting.want.claim.as_ref().map_or(0, |claim| claim.attempt) + 1;
             waiting.want.claim = Some(CompileClaim { worker: self.worker, attempt });
             let want = waiting.want;
-            match self.bucket.update(&key_of(&node), to_bytes(&want), waiting.revision).await {
+            match self.bucket.update(&key_of(&node), json_bytes(&want), waiting.revision).await {
                 Ok(revision) => {
                     self.note(&node, want.clone(), revision);
                     return Ok(Some(ClaimedNode { node, want, revision }));
@@ -224,7 +224,7 @@ impl CompileQueue {
         match change {
             ClaimChange::Renew => {
                 claimed.revision =
-                    self.bucket.update(&key, to_bytes(&claimed.want), revision).await?;
+                    self.bucket.update(&key, json_bytes(&claimed.want), revision).await?;
                 self.note(&claimed.node, claimed.want.clone(), claimed.revision);
             }
             ClaimChange::Remove => {
@@ -285,7 +285,7 @@ impl CompileQueue {
         self.lock().waiting.get(node).map(|waiting| waiting.want.clone())
     }
 
-    /// The next node of an environment that nobody compiles.
+    /// The next node of an environment without a valid claim.
     fn next(&self, environment: &str, now: Instant) -> Option<(Identity, WaitingNode)> {
         let state = self.lock();
         let own = state.waiting.iter().filter(|(_, one)| one.want.environment == environment);
@@ -328,9 +328,4 @@ impl CompileQueue {
 
 fn key_of(node: &Identity) -> String {
     format!("{KEY_PREFIX}{node}")
-}
-
-/// The entry consists of numbers and texts, so serialising it cannot fail.
-fn to_bytes(want: &WantedCompile) -> Bytes {
-    Bytes::from(serde_json::to_vec(want).unwrap_or_default())
 }

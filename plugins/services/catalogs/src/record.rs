@@ -23,7 +23,7 @@ pub struct CatalogName {
     pub effect: CatalogAddress,
 }
 
-/// What was compiled: of two compiles of a node, that of the later values and the later code stays.
+/// What was compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompiledState {
     /// The revision of the node's record.
@@ -31,17 +31,8 @@ pub struct CompiledState {
     pub environment: String,
     /// The commit, or the digest of a directory.
     pub code: String,
-    /// The revision with which the code was announced.
-    pub code_revision: u64,
     /// The public key of the node, for which the secrets are encrypted.
     pub node_key: String,
-}
-
-impl CompiledState {
-    /// Whether another compile was of a later record or of code that was announced later.
-    pub fn is_older_than(&self, other: &Self) -> bool {
-        self.record_revision < other.record_revision || self.code_revision < other.code_revision
-    }
 }
 
 /// The last compile of a node.

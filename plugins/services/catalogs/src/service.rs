@@ -8,7 +8,7 @@ use muster_api::base::error_chain;
 use muster_bus::{BucketError, Bus};
 use muster_wire::identity::Identity;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::code::{CodeSourceError, CodeStore};
@@ -139,10 +139,7 @@ impl CompilerService {
                 );
                 self.handle.edit_code(&environment.name, |known| known.problem = Some(problem));
             }
-            tokio::select! {
-                () = sleep(poll) => {}
-                () = self.handle.fetch_wanted().notified() => {}
-            }
+            sleep(poll).await;
         }
     }
 
@@ -244,7 +241,7 @@ impl CompilerService {
 
     async fn sweep(self: Arc<Self>) {
         self.wait_ready().await;
-        let mut sweeps = interval(SWEEP_INTERVAL);
+        let mut sweeps = interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             sweeps.tick().await;

@@ -1,7 +1,7 @@
 //! Compiles nodes of the queue, one after the other.
 //!
-//! What a compile makes is written before what names it: files, then the catalog, then `newest.NODE`, which moves only forward. The entry of the queue is
-//! removed after that, and then the inputs are compared again: a change that came meanwhile could not be added while the entry was there.
+//! What a compile makes is written before what names it: files, then the catalog, then `newest.NODE`, which only the worker with the claim moves. The entry of
+//! the queue is removed after that, and then the inputs are compared again: a change that came meanwhile could not be added while the entry was there.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::base::error_chain;
-use muster_bus::BucketError;
 use muster_bus::content::{ContentError, ContentStore};
+use muster_bus::{BucketError, json_bytes};
 use muster_wire::catalog::{CatalogRefusal, CatalogStatement, CompiledCatalog, catalog_key};
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::sign::Signer;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::catalog::{SecretKey, StoredCatalog};
 use crate::compiler::CompilerError;
 use crate::compiler::protocol::{CompileFailure, CompileOutcome, CompileRequest};
-use crate::handle::{CompilableNode, CompilerHandle, to_bytes};
+use crate::handle::{CompilableNode, CompilerHandle};
 use crate::inputs::{CodeError, CompileInputs, RecordedInputs};
 use crate::pool::CompilerPool;
 use crate::queue::ClaimedNode;
@@ -31,7 +32,7 @@ const MAX_ATTEMPTS: u32 = 3;
 const RENEWALS_PER_LEASE: u32 = 3;
 /// Tries of a change that conflicts with another worker's.
 const MAX_TRIES: usize = 10;
-/// Pause after a broker error. The claim lapses meanwhile, unless the broker returns.
+/// Pause after a broker error.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Why a compile has no result. A catalog that does not compile is a result.
@@ -65,6 +66,22 @@ enum WorkError {
     NodeKey,
 }
 
+impl WorkError {
+    /// Whether the broker or a repository may be back soon.
+    fn is_temporary(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::File { .. })
+    }
+}
+
+/// What became of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkEnd {
+    Stored,
+    NoResult,
+    /// Another worker has it.
+    Lost,
+}
+
 /// What a worker compiles with.
 #[derive(Debug)]
 pub struct CompileWorker {
@@ -90,59 +107,82 @@ impl CompileWorker {
                     continue;
                 }
             };
-            let node = claimed.node.clone();
-            if let Err(error) = self.work(claimed).await {
-                let error = error_chain(&error);
-                tracing::warn!(%node, error, "cannot store a compile; the node is compiled again");
-                tokio::time::sleep(RETRY_DELAY).await;
+            self.work(claimed).await;
+        }
+    }
+
+    /// Compiles a node and stores the result. Tries again after errors of the broker, as long as no other worker has the node.
+    pub async fn work(&self, mut claimed: ClaimedNode) {
+        loop {
+            match self.try_work(&mut claimed).await {
+                Ok(WorkEnd::Lost) => return,
+                Ok(end) => return self.release(claimed, end == WorkEnd::Stored).await,
+                Err(error) if error.is_temporary() => {
+                    let (node, error) = (&claimed.node, error_chain(&error));
+                    tracing::warn!(%node, error, "cannot store a compile; the node is compiled again");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                    if matches!(self.handle.queue().renew(&mut claimed).await, Ok(false)) {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let (node, error) = (&claimed.node, error_chain(&error));
+                    tracing::error!(%node, error, "cannot store the result of a compile");
+                    return self.release(claimed, false).await;
+                }
             }
         }
     }
 
-    /// Compiles a node, removes its entry, and adds it again if something has changed meanwhile.
-    pub async fn work(&self, mut claimed: ClaimedNode) -> Result<(), BucketError> {
-        let (node, attempt) = (claimed.node.clone(), claimed.attempt());
-        let cause = claimed.want.reason.clone();
-        let compiled = match self.handle.compilable(&node) {
-            Some(current) => tokio::select! {
-                compiled = self.compile(&current, &cause, attempt) => compiled,
-                lost = self.keep_claim(&mut claimed) => return lost,
-            },
-            // It was forgotten, or the code is not here yet; then all nodes are checked when it is.
-            None => Ok(()),
-        };
-        let has_result = match compiled {
-            Ok(()) => true,
-            Err(WorkError::Store(error)) => return Err(error),
-            Err(error) => {
-                let error = error_chain(&error);
-                tracing::error!(%node, error, "cannot store the result of a compile");
-                false
+    /// Removes the entry of a node. After that, a node with a result is added again if something has changed meanwhile; one without is compiled again when all
+    /// nodes are checked next.
+    async fn release(&self, claimed: ClaimedNode, has_result: bool) {
+        let node = claimed.node.clone();
+        let released = async {
+            if self.handle.queue().finish(claimed).await? && has_result {
+                self.handle.check(&node).await?;
             }
+            Ok::<(), BucketError>(())
         };
-        // A node without result is compiled again when all nodes are checked next, not at once.
-        if self.handle.queue().finish(claimed).await? && has_result {
-            self.handle.check(&node).await?;
+        if let Err(error) = released.await {
+            // The claim lapses, and the node is compiled again.
+            tracing::warn!(%node, %error, "cannot remove the entry of a compiled node");
         }
-        Ok(())
     }
 
-    /// Renews a claim until another worker has it.
-    async fn keep_claim(&self, claimed: &mut ClaimedNode) -> Result<(), BucketError> {
+    async fn try_work(&self, claimed: &mut ClaimedNode) -> Result<WorkEnd, WorkError> {
+        let (cause, attempt) = (claimed.want.reason.clone(), claimed.attempt());
+        // Without a record the node was forgotten. Without code, all nodes are checked when it is there.
+        let Some(current) = self.handle.compilable(&claimed.node) else {
+            return Ok(WorkEnd::NoResult);
+        };
+        let record = tokio::select! {
+            record = self.compile(&current, &cause, attempt) => record?,
+            () = self.keep_claim(claimed) => return Ok(WorkEnd::Lost),
+        };
+        match record {
+            Some(record) => self.store_record(claimed, record).await,
+            None => Ok(WorkEnd::NoResult),
+        }
+    }
+
+    /// Renews a claim until another worker has it. While the broker is away, the compile goes on.
+    async fn keep_claim(&self, claimed: &mut ClaimedNode) {
         loop {
             tokio::time::sleep(self.handle.queue().lease() / RENEWALS_PER_LEASE).await;
-            if !self.handle.queue().renew(claimed).await? {
-                return Ok(());
+            if matches!(self.handle.queue().renew(claimed).await, Ok(false)) {
+                return;
             }
         }
     }
 
+    /// Compiles a node and stores its catalog. `None` if the code was changed meanwhile.
     async fn compile(
         &self,
         current: &CompilableNode,
         cause: &str,
         attempt: u32,
-    ) -> Result<(), WorkError> {
+    ) -> Result<Option<CompileRecord>, WorkError> {
         let started = Instant::now();
         let outcome = if attempt > MAX_ATTEMPTS {
             let text = format!("{MAX_ATTEMPTS} hosts ended while they compiled this node");
@@ -152,23 +192,14 @@ impl CompileWorker {
                 .await
                 .unwrap_or_else(|error| failed_outcome(error_chain(&error)))
         };
-        let (inputs, is_same_code) = tokio::task::block_in_place(|| {
-            let (recorded, sources) = (outcome.inputs.as_ref(), self.handle.sources(current));
-            let inputs = match outcome.result {
-                Ok(_) => CompileInputs::of(recorded, &sources)?,
-                Err(_) => CompileInputs::of_failure(recorded, &sources)?,
-            };
-            Ok::<_, CodeError>((inputs, current.version.is_unchanged()?))
-        })?;
-        if !is_same_code {
-            // Files were changed during the compile. The changed code is announced soon, and then all nodes are checked.
-            return Ok(());
-        }
+        let Some(inputs) = tokio::task::block_in_place(|| self.read_inputs(current, &outcome))?
+        else {
+            return Ok(None);
+        };
         let state = CompiledState {
             record_revision: current.snapshot.revision,
             environment: current.environment.clone(),
             code: current.version.code.clone(),
-            code_revision: current.code_revision,
             node_key: current.node_key(),
         };
         let RecordedInputs { externals, wholes, .. } = outcome.inputs.unwrap_or_default();
@@ -178,25 +209,47 @@ impl CompileWorker {
         record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         record.warnings = outcome.logs.into_iter().take(MAX_WARNINGS).collect();
         (record.externals, record.wholes) = (externals, wholes);
-        match outcome.result {
-            Ok(catalog) => {
-                let root = current.version.directory.root();
-                let stored = StoredCatalog::of(catalog, root, &self.secret_key);
-                match self.store_catalog(current, &stored).await {
-                    Ok(name) => record.catalog = Some(name),
-                    // It is too large, for example.
-                    Err(WorkError::Catalog(refusal)) => {
-                        record.failure = Some(CompileFailure::of_text(error_chain(&refusal)));
-                    }
-                    Err(outside @ WorkError::Outside(_)) => {
-                        record.failure = Some(CompileFailure::of_text(outside.to_string()));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
+        match self.store_result(current, outcome.result).await? {
+            Ok(name) => record.catalog = Some(name),
             Err(failure) => record.failure = Some(failure),
         }
-        self.store_record(current, record).await
+        Ok(Some(record))
+    }
+
+    /// Digests what was read. `None` if files were changed during the compile: the changed code is announced soon, and then all nodes are checked.
+    fn read_inputs(
+        &self,
+        current: &CompilableNode,
+        outcome: &CompileOutcome,
+    ) -> Result<Option<CompileInputs>, CodeError> {
+        let (recorded, sources) = (outcome.inputs.as_ref(), self.handle.sources(current));
+        let inputs = match outcome.result {
+            Ok(_) => CompileInputs::of(recorded, &sources)?,
+            Err(_) => CompileInputs::of_failure(recorded, &sources)?,
+        };
+        Ok(current.version.is_unchanged()?.then_some(inputs))
+    }
+
+    /// Stores the catalog, if there is one that can be stored.
+    async fn store_result(
+        &self,
+        current: &CompilableNode,
+        result: Result<Map<String, Value>, CompileFailure>,
+    ) -> Result<Result<CatalogName, CompileFailure>, WorkError> {
+        let catalog = match result {
+            Ok(catalog) => catalog,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let root = current.version.directory.root();
+        let stored = StoredCatalog::of(catalog, root, &self.secret_key);
+        match self.store_catalog(current, &stored).await {
+            Ok(name) => Ok(Ok(name)),
+            // The catalog itself is at fault: it is too large, for example.
+            Err(error @ (WorkError::Catalog(_) | WorkError::Outside(_))) => {
+                Ok(Err(CompileFailure::of_text(error_chain(&error))))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn run_compiler(
@@ -268,30 +321,31 @@ impl CompileWorker {
         Ok(())
     }
 
-    /// Moves `newest.NODE`, unless a compile of later values or later code is there.
+    /// Moves `newest.NODE`, if this worker still has the node: the renewed claim keeps others from it for a lease, and an entry that was written meanwhile is read
+    /// again.
     async fn store_record(
         &self,
-        current: &CompilableNode,
+        claimed: &mut ClaimedNode,
         mut record: CompileRecord,
-    ) -> Result<(), WorkError> {
-        let (bucket, key) = (self.handle.catalogs(), newest_key(&current.snapshot.identity));
+    ) -> Result<WorkEnd, WorkError> {
+        let (bucket, key) = (self.handle.catalogs(), newest_key(&claimed.node));
         for _ in 0..MAX_TRIES {
             let entry = bucket.get(&key).await?;
+            if !self.handle.queue().renew(claimed).await? {
+                return Ok(WorkEnd::Lost);
+            }
             let stored = entry.as_ref().and_then(|entry| {
                 serde_json::from_slice::<CompileRecord>(entry.value.as_deref()?).ok()
             });
-            if stored.as_ref().is_some_and(|stored| record.state.is_older_than(&stored.state)) {
-                return Ok(());
-            }
             record.catalog = record.catalog.or_else(|| stored?.catalog);
             let written = match &entry {
-                Some(entry) => bucket.update(&key, to_bytes(&record), entry.revision).await,
-                None => bucket.create(&key, to_bytes(&record)).await,
+                Some(entry) => bucket.update(&key, json_bytes(&record), entry.revision).await,
+                None => bucket.create(&key, json_bytes(&record)).await,
             };
             match written {
                 Ok(revision) => {
-                    self.handle.note_compile(&current.snapshot.identity, record, revision)?;
-                    return Ok(());
+                    self.handle.note_compile(&claimed.node, record, revision)?;
+                    return Ok(WorkEnd::Stored);
                 }
                 Err(BucketError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
 use muster_api::base::duration_millis;
-use muster_bus::Bytes;
+use muster_bus::{Bytes, json_bytes};
 use muster_contract::schedule::ScheduleEntry;
 use muster_directory::SelectedNode;
 use muster_schedule::{
@@ -18,7 +18,7 @@ use muster_wire::schedule_grant::OpenGrant;
 use crate::node_progress::{
     NodeProgress, NodeTurn, StoredSeat, TurnOutcome, is_applying, last_run, seat_list,
 };
-use crate::store::{MAX_HISTORY, PauseState, ScheduleRecords, StoreKey, TurnPart, to_bytes};
+use crate::store::{MAX_HISTORY, PauseState, ScheduleRecords, StoreKey, TurnPart};
 use crate::turn::{DueTurn, FinishedTurn, reply_patience};
 
 /// How long a request of the leader before counts against the limit, if the schedule states no timeout.
@@ -329,8 +329,8 @@ impl ActiveSchedule {
             }
         }
         let value = |key: &StoreKey| match key {
-            StoreKey::History(_) => to_bytes(&self.history),
-            key => to_bytes(&parts.get(key)),
+            StoreKey::History(_) => json_bytes(&self.history),
+            key => json_bytes(&parts.get(key)),
         };
         keys.iter().map(|key| (key.clone(), value(key))).collect()
     }

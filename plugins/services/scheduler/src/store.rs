@@ -168,8 +168,3 @@ impl StoredState {
 fn read<T: serde::de::DeserializeOwned>(value: Option<&Bytes>) -> serde_json::Result<Option<T>> {
     value.map(|value| serde_json::from_slice(value)).transpose()
 }
-
-/// The records consist of numbers and strings, so serialising them cannot fail.
-pub(crate) fn to_bytes(record: &impl Serialize) -> Bytes {
-    Bytes::from(serde_json::to_vec(record).unwrap_or_default())
-}

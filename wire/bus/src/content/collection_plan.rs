@@ -41,7 +41,7 @@ pub(super) struct PlannedDeletions {
     /// Then the chunks.
     pub(super) chunks: Vec<FoundEntry>,
     pub(super) kept: Vec<FoundEntry>,
-    /// Files that are kept, but are missing or unreadable. Nobody knows their chunks, so no chunk is deleted.
+    /// Files that are kept, but are missing or unreadable. Their chunks are unknown, so no chunk is deleted.
     pub(super) broken: Vec<ContentAddress>,
 }
 

@@ -1,6 +1,6 @@
 //! The content store: the files that catalogs name, in the bucket `CONTENT`, under their SHA-256. See [`muster_wire::catalog::content`] for keys and bytes.
 //!
-//! The name of a value is its hash. So whoever reads a value can check it, an interrupted transfer continues with the chunks that are missing, and a file or
+//! The name of a value is its hash. So a reader can check a value, an interrupted transfer continues with the chunks that are missing, and a file or
 //! chunk that is stored already is not stored again. The broker stores the chunks of a file before its entry: a file that has an entry is complete.
 //!
 //! [`ContentStore::collect`] deletes what no catalog reaches. Between the moment in which a file is stored and that in which a catalog with it is, nothing

@@ -5,6 +5,7 @@
 
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
+use serde::Serialize;
 
 /// The header with the kind of a change.
 pub(super) const OPERATION_HEADER: &str = "KV-Operation";
@@ -38,6 +39,15 @@ pub(super) fn parse_entry(bucket: &str, message: &Message) -> Option<BucketEntry
         revision,
         created: u64::try_from(time.as_millisecond()).unwrap_or_default(),
     })
+}
+
+/// A record as the JSON of a value.
+///
+/// # Panics
+/// If the type cannot be written as JSON, such as a map whose keys are no texts.
+#[expect(clippy::expect_used, reason = "whether it can be written depends on the type alone")]
+pub fn json_bytes(record: &impl Serialize) -> Bytes {
+    Bytes::from(serde_json::to_vec(record).expect("records can be written as JSON"))
 }
 
 /// Whether a message is a status of the broker rather than a stored message: stored messages always have a sequence.

@@ -1,7 +1,7 @@
 //! Actions that change what is stored: `add`, `pause`, `resume`, `remove`.
 
 use muster_api::{ActionError, CallContext};
-use muster_bus::{Bucket, BucketError};
+use muster_bus::{Bucket, BucketError, json_bytes};
 use muster_contract::schedule::{
     ScheduleAddInput, ScheduleAddOutput, ScheduleChangeOutput, ScheduleNameInput,
     SchedulePauseInput, SchedulePauseRow, ScheduleResumeInput,
@@ -11,7 +11,7 @@ use muster_wire::schedule_grant::OpenGrant;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule, to_bytes};
+use crate::store::{MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule};
 use crate::view::{first_starts, parse_name};
 
 /// Tries of an update that conflicts with others.
@@ -69,7 +69,7 @@ async fn write_schedule(
             None if handle.read().schedules.len() >= MAX_SCHEDULES => {
                 return Err(SchedulerError::TooMany);
             }
-            None => bucket.create(&key, to_bytes(stored)).await,
+            None => bucket.create(&key, json_bytes(stored)).await,
             Some((known, _)) if !may_replace => {
                 let author = handle.open_schedule(&known.grant);
                 let author = author.map_or_else(
@@ -80,7 +80,7 @@ async fn write_schedule(
             }
             Some((known, revision)) => {
                 let stored = StoredSchedule { pause: known.pause.clone(), ..stored.clone() };
-                bucket.update(&key, to_bytes(&stored), *revision).await
+                bucket.update(&key, json_bytes(&stored), *revision).await
             }
         };
         match written {
@@ -173,7 +173,7 @@ async fn pause_all(handle: &SchedulerHandle, pause: PauseState) -> Result<bool, 
     if known.unwrap_or_default().paused.is_some() == pause.paused.is_some() {
         return Ok(false);
     }
-    handle.wait_applied(bucket.put(PAUSED_KEY, to_bytes(&pause)).await?).await;
+    handle.wait_applied(bucket.put(PAUSED_KEY, json_bytes(&pause)).await?).await;
     Ok(true)
 }
 
@@ -200,7 +200,7 @@ async fn update_schedule(
         let known = read_schedule(bucket, &key).await?;
         let (known, revision) = known.ok_or_else(|| SchedulerError::Unknown(name.clone()))?;
         let Some(changed) = change(known) else { return Ok(false) };
-        match bucket.update(&key, to_bytes(&changed), revision).await {
+        match bucket.update(&key, json_bytes(&changed), revision).await {
             Ok(revision) => {
                 handle.wait_applied(revision).await;
                 return Ok(true);
