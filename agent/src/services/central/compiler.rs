@@ -1,5 +1,6 @@
 //! A host that compiles catalogs ahead. Without a directory on this host it has an index of its own.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use muster_api::base::unix_millis_now;
@@ -12,14 +13,13 @@ use muster_catalogs::options::CompilerServiceOptions;
 use muster_catalogs::pool::{CompilerPool, CompilerSettings, prepare_directory};
 use muster_catalogs::service::CompilerService;
 use muster_catalogs::worker::CompileWorker;
-use muster_directory::DirectoryHandle;
 use muster_filter::FactPatterns;
 use muster_host::external::{SandboxHelper, find_account};
 use muster_node::trust::credentials;
 use muster_wire::stores::CONTENT_BUCKET;
 use muster_wire::token::ServiceRight;
 
-use super::directory::follow_nodes;
+use super::directory::share_index;
 use super::service::{
     CentralService, ServiceConnection, ServiceContext, ServiceError, ServiceResult, ServiceTasks,
 };
@@ -37,10 +37,10 @@ impl CentralService for CentralCompiler {
     fn check(options: &CompilerServiceOptions) -> ServiceResult<()> {
         credentials::read_service_signer(&options.credentials, ServiceRight::Compile)?;
         if let Some(path) = &options.secret_key {
-            SecretKey::read(path).map_err(ServiceError::failed(START_FAILURE))?;
+            SecretKey::read(path).map_err(failed)?;
         }
-        options.environments().map_err(ServiceError::failed(START_FAILURE))?;
-        find_account(options.user()).map_err(ServiceError::failed(START_FAILURE))?;
+        options.environments().map_err(failed)?;
+        find_account(options.user()).map_err(failed)?;
         Ok(())
     }
 
@@ -50,19 +50,11 @@ impl CentralService for CentralCompiler {
     ) -> ServiceResult<ServiceTasks> {
         let connection = context.connect(&options.credentials, ServiceRight::Compile).await?;
         let (config, mut tasks) = (context.config, ServiceTasks::new());
-        let shared = context.directory.get().map(|running| running.handle.clone());
-        let directory = shared.unwrap_or_else(|| {
-            let handle = DirectoryHandle::default();
-            tasks.push(follow_nodes(&handle, &connection, context));
-            handle
-        });
         let handle = CompilerHandle::new(
             CompilerContext {
-                directory,
+                directory: share_index(&connection, context, &mut tasks),
                 volatile: FactPatterns::new(&config.registration.volatile_facts),
-                environments: options
-                    .environments()
-                    .map_err(ServiceError::failed(START_FAILURE))?,
+                environments: options.environments().map_err(failed)?,
                 external_max_age: options.external_max_age(),
                 lease: options.lease(),
                 clock: unix_millis_now,
@@ -70,16 +62,15 @@ impl CentralService for CentralCompiler {
             &connection.bus,
         );
         let directory = options.directory();
-        let user = find_account(options.user()).map_err(ServiceError::failed(START_FAILURE))?;
-        prepare_directory(&directory, user.as_ref())
-            .map_err(ServiceError::failed(START_FAILURE))?;
+        let user = find_account(options.user()).map_err(failed)?;
+        prepare_directory(&directory, user.as_ref()).map_err(failed)?;
         let code = CodeStore::new(Arc::clone(context.system), directory.clone());
         let settings = CompilerSettings {
             ruby: options.ruby(),
             user,
             limits: options.limits(),
             state: directory.join("compilers"),
-            helper: SandboxHelper::current_exe().map_err(ServiceError::failed(START_FAILURE))?,
+            helper: SandboxHelper::current_exe().map_err(failed)?,
         };
         let secret_key = match &options.secret_key {
             Some(path) => SecretKey::read(path),
@@ -89,7 +80,7 @@ impl CentralService for CentralCompiler {
             handle: handle.clone(),
             pool: CompilerPool::new(settings),
             signer: connection.signer.clone(),
-            secret_key: secret_key.map_err(ServiceError::failed(START_FAILURE))?,
+            secret_key: secret_key.map_err(failed)?,
             content: ContentStore::new(connection.bus.bucket(CONTENT_BUCKET.name)),
         };
         let agent = build_agent(&CompilerActions { handle, code: code.clone() })?;
@@ -101,4 +92,8 @@ impl CentralService for CentralCompiler {
         context.answer_requests(agent, lent, &mut tasks)?;
         Ok(tasks)
     }
+}
+
+fn failed(source: impl Error + Send + Sync + 'static) -> ServiceError {
+    ServiceError::failed(START_FAILURE)(source)
 }

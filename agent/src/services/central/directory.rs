@@ -55,8 +55,22 @@ fn load_http(options: &DirectoryOptions) -> ServiceResult<DirectoryHttp> {
     DirectoryHttp::load(&options.http).map_err(ServiceError::failed(failure))
 }
 
+/// The index of the directory on this host, or one that this service keeps with its own connection.
+pub(super) fn share_index(
+    connection: &ServiceConnection,
+    context: ServiceContext<'_>,
+    tasks: &mut ServiceTasks,
+) -> DirectoryHandle {
+    let shared = context.directory.get().map(|running| running.handle.clone());
+    shared.unwrap_or_else(|| {
+        let handle = DirectoryHandle::default();
+        tasks.push(follow_nodes(&handle, connection, context));
+        handle
+    })
+}
+
 /// Keeps an index of nodes current.
-pub(super) fn follow_nodes(
+fn follow_nodes(
     handle: &DirectoryHandle,
     connection: &ServiceConnection,
     context: ServiceContext<'_>,

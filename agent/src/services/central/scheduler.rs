@@ -1,14 +1,13 @@
 //! An instance of the scheduler. Without a directory on this host it has an index of its own.
 
 use muster_api::base::unix_millis_now;
-use muster_directory::DirectoryHandle;
 use muster_node::trust::credentials;
 use muster_scheduler::{
     SchedulerContext, SchedulerHandle, SchedulerOptions, SchedulerService, build_agent,
 };
 use muster_wire::token::ServiceRight;
 
-use super::directory::follow_nodes;
+use super::directory::share_index;
 use super::service::{
     CentralService, ServiceConnection, ServiceContext, ServiceResult, ServiceTasks,
 };
@@ -30,12 +29,7 @@ impl CentralService for CentralScheduler {
     ) -> ServiceResult<ServiceTasks> {
         let connection = context.connect(&options.credentials, ServiceRight::Schedule).await?;
         let (config, mut tasks) = (context.config, ServiceTasks::new());
-        let shared = context.directory.get().map(|running| running.handle.clone());
-        let directory = shared.unwrap_or_else(|| {
-            let handle = DirectoryHandle::default();
-            tasks.push(follow_nodes(&handle, &connection, context));
-            handle
-        });
+        let directory = share_index(&connection, context, &mut tasks);
         let trust = context.core.trust.account.share();
         let handle = SchedulerHandle::new(SchedulerContext {
             collectives: config.collectives.clone(),
