@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::organisation::{Broker, Organisation};
 use crate::program_version::ProgramVersion;
+use crate::published_schemas::{SchemaMode, check_schema};
 
 /// The home directory of a caller: configuration, credentials, the account's token, jobs.
 #[derive(Debug)]
@@ -91,6 +92,15 @@ impl RpcCommand {
     /// Runs `rpc` until it exits.
     pub async fn run(&self, arguments: &[&str]) -> Output {
         self.prepare_command(arguments).output().await.unwrap()
+    }
+
+    /// Runs a command that prints a document with this schema, and validates it.
+    pub async fn read_document(&self, schema: &str, words: &[&str]) -> Value {
+        let (document, exit) = self.run_json(words).await;
+        assert_eq!(exit, 0, "{words:?}: {document:#}");
+        assert_eq!(document.get("schema"), Some(&schema.into()));
+        check_schema(schema, &document, SchemaMode::Strict).unwrap();
+        document
     }
 
     /// Runs `rpc` with `-j`; returns its JSON document and exit code.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
-use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::token::{ServiceRight, UserCredentials};
 use serde_json::Value;
@@ -57,14 +56,6 @@ fn start_daemon(environment: &Environment, organisation: &Organisation, url: &st
     home.start()
 }
 
-async fn read_document(rpc: &RpcCommand, name: &str, words: &[&str]) -> Value {
-    let (document, exit) = rpc.run_json(words).await;
-    assert_eq!(exit, 0, "{words:?}: {document:#}");
-    assert_eq!(document.get("schema"), Some(&name.into()));
-    check_schema(name, &document, SchemaMode::Strict).unwrap();
-    document
-}
-
 async fn text_of(rpc: &RpcCommand, words: &[&str]) -> String {
     let output = rpc.run(words).await;
     assert!(output.status.success(), "{}", describe_output(&output));
@@ -104,9 +95,9 @@ async fn a12_11_people_compile_commits_and_see_why() {
     let facts = shown["inputs"].as_array().unwrap().iter().filter(|row| row["kind"] == "fact");
     let facts: Vec<&Value> = facts.map(|row| &row["name"]).collect();
     assert!(facts.contains(&&Value::from("role")) && !facts.contains(&&Value::from("uptime")));
-    let list = read_document(&rpc, "muster.catalogs.v1", &["catalog", "list"]).await;
+    let list = rpc.read_document("muster.catalogs.v1", &["catalog", "list"]).await;
     assert_eq!(list["nodes"][0]["node"], NODE);
-    let catalog = read_document(&rpc, "muster.catalog.v1", &["catalog", "show", NODE]).await;
+    let catalog = rpc.read_document("muster.catalog.v1", &["catalog", "show", NODE]).await;
     assert_eq!(catalog["address"], list["nodes"][0]["catalog"]);
     assert!(catalog["catalog"].to_string().contains("a web"), "{catalog:#}");
     assert!(text_of(&rpc, &["catalog", "show", NODE]).await.contains("File[/etc/motd]"));
@@ -115,7 +106,7 @@ async fn a12_11_people_compile_commits_and_see_why() {
     environment.write("modules/motd/manifests/init.pp", &class.replace("a $", "the $"));
     let second = commit(&environment, "Second").await;
     let announce = ["compile", "--environment", "production"];
-    let announced = read_document(&rpc, "muster.compile.announced.v1", &announce).await;
+    let announced = rpc.read_document("muster.compile.announced.v1", &announce).await;
     assert_eq!(
         (&announced["code"], &announced["changed"]),
         (&second.as_str().into(), &true.into())
@@ -128,7 +119,7 @@ async fn a12_11_people_compile_commits_and_see_why() {
     let words = ["compile", "--environment", "production", "--code", &first];
     assert!(text_of(&rpc, &words).await.contains(&first));
     let listed = ["catalog", "environments"];
-    let listed = read_document(&rpc, "muster.catalog.environments.v1", &listed).await;
+    let listed = rpc.read_document("muster.catalog.environments.v1", &listed).await;
     let row = &listed["environments"][0];
     assert_eq!((&row["code"], &row["pinned"]), (&first.as_str().into(), &true.into()));
     assert!(text_of(&rpc, &["catalog", "environments"]).await.contains("(chosen)"));
@@ -150,11 +141,11 @@ async fn a12_11_people_compile_commits_and_see_why() {
     let filtered = rpc.run(&["compile", "-I", NODE, "--environment", "production"]).await;
     assert!(describe_output(&filtered).contains("takes no filter"));
     let asked = ["compile", "-I", NODE];
-    let asked = read_document(&rpc, "muster.compile.v1", &asked).await;
+    let asked = rpc.read_document("muster.compile.v1", &asked).await;
     assert_eq!(asked["nodes"], 1);
     await_compiled(&rpc, "failed", "anna asked for it").await;
     let why = ["catalog", "why", NODE];
-    read_document(&rpc, "muster.catalog.why.v1", &why).await;
+    rpc.read_document("muster.catalog.why.v1", &why).await;
     assert!(text_of(&rpc, &["catalog", "why", NODE]).await.contains("Cause:"));
     let unknown = rpc.run(&["compile", "--environment", "nothing"]).await;
     assert!(describe_output(&unknown).contains("there is no environment nothing"));

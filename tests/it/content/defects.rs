@@ -65,7 +65,7 @@ async fn a12_6_altered_and_missing_chunks_are_named_and_repaired() {
     let expected = ContentDefect::ChunkMissing { file, chunk: third };
     assert_eq!(find_defect(&fixture, &node, file).await, expected);
     assert_eq!(verify(&fixture).await, [expected]);
-    // A compiler that remembers what it has stored is told to forget it.
+    // The compiler forgets what it has stored.
     let compiler = fixture.compiler().await;
     put(&compiler, &bytes).await;
     bucket.delete(&ContentKey::Chunk(third).to_string()).await.unwrap();

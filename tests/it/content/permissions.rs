@@ -43,7 +43,7 @@ async fn a12_6_only_a_compiler_writes_and_lists() {
     let caller = open_store(&fixture.server, &organisation.caller("rip")).await;
     assert_refused(caller.has(file).await);
     assert_refused(caller.list().await);
-    assert_eq!(fixture.stream_state("last_seq").await, 3, "nobody else has written");
+    assert_eq!(fixture.stream_state("last_seq").await, 3, "no other user has written");
 }
 
 /// A node that knows no hash learns none: it cannot watch or list, and a read of one key cannot be turned into a list. A pattern in place of the hash reads the

@@ -5,18 +5,9 @@ use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::poll_until_ok;
-use muster_tests::published_schemas::{SchemaMode, check_schema};
 use serde_json::Value;
 
 use super::fixture::ScheduleFixture;
-
-async fn read_document(rpc: &RpcCommand, name: &str, words: &[&str]) -> Value {
-    let (document, exit) = rpc.run_json(words).await;
-    assert_eq!(exit, 0, "{words:?}: {document:#}");
-    assert_eq!(document.get("schema"), Some(&name.into()));
-    check_schema(name, &document, SchemaMode::Strict).unwrap();
-    document
-}
 
 fn text_of(output: &Output) -> String {
     assert!(output.status.success(), "{}", describe_output(output));
@@ -47,7 +38,7 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     let times = ["--every", "1h", "--concurrency", "3", "--until", "30d"];
     // Before anything is added, without a name: what would start.
     let simulated = [&["schedule", "simulate"], &what[..], &times[..4]].concat();
-    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &simulated).await;
+    let simulation = rpc.read_document("muster.schedule.simulation.v1", &simulated).await;
     assert_eq!((&simulation["nodes"], &simulation["total"]), (&1.into(), &24.into()));
 
     let without = [&["schedule", "add", "touch"], &what[..]].concat();
@@ -56,20 +47,20 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     assert!(describe_output(&refused).contains("needs `--every` or `--cron`"));
 
     let add = [&["schedule", "add", "touch", "--yes"], &what[..], &times[..]].concat();
-    let added = read_document(&rpc, "muster.schedule.added.v1", &add).await;
+    let added = rpc.read_document("muster.schedule.added.v1", &add).await;
     assert_eq!((&added["name"], &added["replaced"]), (&"touch".into(), &false.into()));
     // The same line with the other word; a schedule that ends in half an hour starts once at most.
     let mut line = add.clone();
     line[1] = "simulate";
-    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &line).await;
+    let simulation = rpc.read_document("muster.schedule.simulation.v1", &line).await;
     assert_eq!(simulation["total"], 24);
     let short = [&line[..line.len() - 1], &["30m", "--replace"]].concat();
-    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &short).await;
+    let simulation = rpc.read_document("muster.schedule.simulation.v1", &short).await;
     assert!(simulation["total"].as_u64().unwrap() <= 1, "{simulation:#}");
     // The earlier spelling of --concurrency, for one release.
     let earlier =
         [&["schedule", "simulate"], &what[..], &["--every", "1h", "--limit", "3"]].concat();
-    read_document(&rpc, "muster.schedule.simulation.v1", &earlier).await;
+    rpc.read_document("muster.schedule.simulation.v1", &earlier).await;
     let twice = rpc.run(&add).await;
     assert_eq!(twice.status.code(), Some(2), "a name is used once: {}", describe_output(&twice));
     let replaced = text_of(&rpc.run(&[&add[..], &["--replace"]].concat()).await);
@@ -79,18 +70,18 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     );
     fleet.await_nodes(1).await;
 
-    let list = read_document(&rpc, "muster.schedules.v1", &["schedule", "list"]).await;
+    let list = rpc.read_document("muster.schedules.v1", &["schedule", "list"]).await;
     assert_eq!(list["schedules"][0]["author"], "anna");
     let text = text_of(&rpc.run(&["schedule", "list"]).await);
     assert!(text.contains("filemgr touch") && text.contains("leader: mq1.example.net"), "{text}");
     let shown =
-        read_document(&rpc, "muster.schedule.v1", &["schedule", "show", "touch", "--load"]).await;
+        rpc.read_document("muster.schedule.v1", &["schedule", "show", "touch", "--load"]).await;
     assert_eq!((&shown["spec"]["every"], &shown["spec"]["limit"]), (&3600.into(), &3.into()));
     let text = text_of(&rpc.run(&["schedule", "show", "touch"]).await);
     assert!(text.contains("Author:   anna\n") && text.contains("web1.example.net"), "{text}");
-    read_document(&rpc, "muster.schedule.history.v1", &["schedule", "history", "touch"]).await;
+    rpc.read_document("muster.schedule.history.v1", &["schedule", "history", "touch"]).await;
     let known = ["schedule", "simulate", "touch"];
-    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &known).await;
+    let simulation = rpc.read_document("muster.schedule.simulation.v1", &known).await;
     assert_eq!(simulation["total"], 24, "the stored schedule");
     let changed = rpc.run(&[&known[..], &["--window", "mon 22:00-23:00"]].concat()).await;
     assert_eq!(changed.status.code(), Some(4), "{}", describe_output(&changed));
@@ -108,7 +99,7 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     .await;
 
     text_of(&rpc.run(&["schedule", "pause", "touch", "--reason", "database move"]).await);
-    let list = read_document(&rpc, "muster.schedules.v1", &["schedule", "list"]).await;
+    let list = rpc.read_document("muster.schedules.v1", &["schedule", "list"]).await;
     assert_eq!(list["schedules"][0]["state"], "paused");
     text_of(&rpc.run(&["schedule", "resume", "touch"]).await);
     text_of(&rpc.run(&["schedule", "rebalance", "touch"]).await);

@@ -9,4 +9,5 @@ pub mod refresh;
 pub mod resume;
 pub mod save;
 pub mod send;
+pub mod service;
 pub mod words;

@@ -93,6 +93,24 @@ impl CommandError for FleetRequestError {
     }
 }
 
+/// A change of all nodes must be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("`{command}` without a filter {effect} all nodes")]
+pub struct AllNodesError {
+    pub command: String,
+    pub effect: &'static str,
+}
+
+impl CommandError for AllNodesError {
+    fn hints(&self) -> Vec<String> {
+        vec!["name nodes with a filter such as -C CLASS, or add --all".to_owned()]
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        CommandExitCode::Usage
+    }
+}
+
 impl CommandError for ServiceCallError {
     fn hints(&self) -> Vec<String> {
         match self {

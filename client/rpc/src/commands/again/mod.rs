@@ -18,27 +18,8 @@ use crate::commands::again::output::{
 use crate::flags::filters::QueryArgs;
 use crate::request::inquiry::query_nodes;
 use crate::request::send::send_action;
-use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
-
-/// A change on all nodes must be asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("`rpc again {action}` without a filter changes all nodes")]
-struct AllNodesError {
-    action: &'static str,
-}
-
-impl CommandError for AllNodesError {
-    fn hints(&self) -> Vec<String> {
-        vec![format!(
-            "name nodes with a filter such as -C CLASS, or add --all to `rpc again {}`",
-            self.action
-        )]
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        CommandExitCode::Usage
-    }
-}
+use crate::session::context::{CommandContext, CommandResult};
+use crate::session::errors::AllNodesError;
 
 pub async fn run(command: AgainCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
@@ -85,7 +66,8 @@ async fn change<A: Action<Agent = AgainAgent>>(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     if !all && !cx.read_target(&query.filters)?.is_filtered() {
-        return Err(AllNodesError { action: A::NAME }.into());
+        let command = format!("rpc again {}", A::NAME);
+        return Err(AllNodesError { command, effect: "changes" }.into());
     }
     // `--all` is the confirmation, and a filter names what is meant.
     send_action::<A>(input, true, query, cx).await

@@ -4,14 +4,12 @@ pub mod args;
 pub mod output;
 
 use muster_client::documents::ServiceDocument;
-use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::compiler::{
     CompilerAgent, CompilerAnnounce, CompilerAnnounceInput, CompilerCatalog, CompilerCatalogInput,
     CompilerCompile, CompilerCompileInput, CompilerEnvironments, CompilerList, CompilerListInput,
     CompilerNodeInput, CompilerShow,
 };
 use muster_ddl::{Action, EmptyInput};
-use muster_filter::NodeFilter;
 use muster_wire::token::ServiceRight;
 
 use crate::commands::catalog::args::{
@@ -23,24 +21,11 @@ use crate::commands::catalog::output::{
 };
 use crate::flags::filters::{ConditionArgs, FilterArgs};
 use crate::flags::json::JsonArgs;
+use crate::request::service::{connect_to_services, query_service};
 use crate::session::context::{
     CommandContext, CommandError, CommandExitCode, CommandResult, Result,
 };
-
-/// A compile of all nodes must be asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("`rpc compile` without a filter compiles all nodes")]
-struct AllNodesError;
-
-impl CommandError for AllNodesError {
-    fn hints(&self) -> Vec<String> {
-        vec!["name nodes with a filter such as -C CLASS, or add --all".to_owned()]
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        CommandExitCode::Usage
-    }
-}
+use crate::session::errors::AllNodesError;
 
 impl CommandError for CatalogReadError {}
 
@@ -70,7 +55,8 @@ pub async fn compile(args: CompileArgs, cx: CommandContext<'_>) -> CommandResult
         return query::<CompilerAnnounce>(&input, shown, render_announced, cx).await;
     }
     if filter.is_none() && !args.all {
-        return Err(AllNodesError.into());
+        let command = "rpc compile".to_owned();
+        return Err(AllNodesError { command, effect: "compiles" }.into());
     }
     let input = CompilerCompileInput { filter };
     query::<CompilerCompile>(&input, (&args.json, "muster.compile.v1"), render_compiled, cx).await
@@ -99,7 +85,7 @@ pub async fn run(command: CatalogCommand, cx: CommandContext<'_>) -> CommandResu
 async fn list(args: CatalogListArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = args.json.form()?;
     let filter = read_filter(args.conditions, cx)?;
-    let fleet = connect(cx).await?;
+    let fleet = connect_to_services(None, cx).await?;
     let (mut list, mut after) = (CatalogList::default(), None);
     loop {
         let input = CompilerListInput { filter: filter.clone(), failed: Some(args.failed), after };
@@ -124,7 +110,7 @@ async fn show(args: CatalogShowArgs, cx: CommandContext<'_>) -> CommandResult {
         node: args.node.to_string(),
         address: args.address.map(|address| address.to_string()),
     };
-    let fleet = connect(cx).await?;
+    let fleet = connect_to_services(None, cx).await?;
     let output =
         fleet.client.call_service::<CompilerCatalog>(ServiceRight::Compile, &input).await?;
     let catalog = read_catalog(&output)?;
@@ -141,22 +127,12 @@ fn read_filter(conditions: ConditionArgs, cx: CommandContext<'_>) -> Result<Opti
     Ok((!target.filter.is_empty()).then(text).transpose()?)
 }
 
-async fn connect(cx: CommandContext<'_>) -> Result<FleetConnection> {
-    let target = TargetSelection::from_filter(NodeFilter::default(), None);
-    Ok(cx.connect(&target).await?)
-}
-
-/// Asks the service, and prints its answer as a document or as text.
+/// Asks the compiler, and prints its answer.
 async fn query<A: Action<Agent = CompilerAgent>>(
     input: &A::Input,
-    (json, schema): (&JsonArgs, &'static str),
+    shown: (&JsonArgs, &'static str),
     render: impl FnOnce(&A::Output) -> String,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let json = json.form()?;
-    let fleet = connect(cx).await?;
-    let output = fleet.client.call_service::<A>(ServiceRight::Compile, input).await?;
-    let document = ServiceDocument { schema, output: &output };
-    cx.print_result(json.as_ref(), &document, || render(&output))?;
-    Ok(CommandExitCode::Passed)
+    query_service::<A>(ServiceRight::Compile, input, shown, render, cx).await
 }

@@ -26,6 +26,7 @@ use crate::report::rollout_preview::RolloutPreview;
 use crate::request::chosen_nodes::find_chosen_nodes;
 use crate::request::inquiry::query_nodes;
 use crate::session::context::{CommandContext, CommandError, CommandExitCode, CommandResult};
+use crate::session::errors::AllNodesError;
 
 /// The directory of policies in a deployment.
 const POLICIES_DIRECTORY: &str = "policies/";
@@ -43,27 +44,13 @@ impl CommandError for BrokenPolicyError {
     }
 }
 
-/// A revert on all nodes must be asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("`rpc config revert` without a filter changes all nodes")]
-struct AllNodesError;
-
-impl CommandError for AllNodesError {
-    fn hints(&self) -> Vec<String> {
-        vec!["name nodes with a filter such as -C CLASS, or add --all".to_owned()]
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        CommandExitCode::Usage
-    }
-}
-
 pub async fn run(command: ConfigCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ConfigCommand::Deploy(args) => deploy(*args, cx).await,
         ConfigCommand::Revert(args) => {
             if !args.all && !cx.read_target(&args.change.filters)?.is_filtered() {
-                return Err(AllNodesError.into());
+                let command = "rpc config revert".to_owned();
+                return Err(AllNodesError { command, effect: "changes" }.into());
             }
             change_nodes(DeployChange::Revert, "the files from before", &args.change, cx).await
         }

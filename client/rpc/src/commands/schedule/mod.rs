@@ -7,8 +7,6 @@ pub mod output;
 mod simulate;
 mod spec;
 
-use muster_client::documents::ServiceDocument;
-use muster_client::{FleetConnection, TargetSelection};
 use muster_contract::schedule::{
     ScheduleAgent, ScheduleChangeOutput, ScheduleHistory, ScheduleHistoryInput,
     ScheduleHistoryOutput, ScheduleList, ScheduleListOutput, ScheduleNameInput, SchedulePause,
@@ -17,8 +15,6 @@ use muster_contract::schedule::{
 };
 use muster_ddl::{Action, EmptyInput};
 use muster_display::printer::GOOD;
-use muster_filter::NodeFilter;
-use muster_wire::identity::SubjectName;
 use muster_wire::token::ServiceRight;
 
 use crate::commands::schedule::args::{
@@ -30,7 +26,8 @@ use crate::commands::schedule::output::{
     render_schedule, render_schedule_history, render_schedule_list,
 };
 use crate::flags::json::JsonArgs;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::request::service::{connect_to_services, query_service};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
@@ -105,28 +102,14 @@ async fn resume_schedules(args: ScheduleSelectionArgs, cx: CommandContext<'_>) -
     change::<ScheduleResume>(&ScheduleResumeInput { name, all: all.then_some(true) }, cx).await
 }
 
-/// Connects to the fleet in the configured collective, or in this one.
-async fn connect(
-    collective: Option<SubjectName>,
-    cx: CommandContext<'_>,
-) -> Result<FleetConnection> {
-    let target = TargetSelection::from_filter(NodeFilter::default(), collective);
-    Ok(cx.connect(&target).await?)
-}
-
-/// Asks the service, and prints its answer as a document or as text.
+/// Asks the scheduling service, and prints its answer.
 async fn query<A: Action<Agent = ScheduleAgent>>(
     input: &A::Input,
-    (json, schema): (&JsonArgs, &'static str),
+    shown: (&JsonArgs, &'static str),
     render: impl FnOnce(&A::Output) -> String,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let json = json.form()?;
-    let fleet = connect(None, cx).await?;
-    let output = fleet.client.call_service::<A>(ServiceRight::Schedule, input).await?;
-    let document = ServiceDocument { schema, output: &output };
-    cx.print_result(json.as_ref(), &document, || render(&output))?;
-    Ok(CommandExitCode::Passed)
+    query_service::<A>(ServiceRight::Schedule, input, shown, render, cx).await
 }
 
 /// Sends a change, and prints what was done.
@@ -134,7 +117,7 @@ async fn change<A>(input: &A::Input, cx: CommandContext<'_>) -> CommandResult
 where
     A: Action<Agent = ScheduleAgent, Output = ScheduleChangeOutput>,
 {
-    let fleet = connect(None, cx).await?;
+    let fleet = connect_to_services(None, cx).await?;
     let output = fleet.client.call_service::<A>(ServiceRight::Schedule, input).await?;
     let text = output.text;
     cx.printer.print_line(format_args!("{GOOD}{text}{GOOD:#}"))?;

@@ -14,10 +14,10 @@ use muster_wire::token::ServiceRight;
 
 use crate::commands::schedule::add::{check_end, read_spec};
 use crate::commands::schedule::args::ScheduleSimulateArgs;
-use crate::commands::schedule::connect;
 use crate::commands::schedule::load_output::{SimulationDocument, render_simulation};
 use crate::commands::schedule::spec::{NewSchedule, ScheduleArgsError, build_schedule};
 use crate::report::progress::ProgressReporter;
+use crate::request::service::connect_to_services;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// The simulated time: one day.
@@ -101,7 +101,7 @@ async fn fetch_named(
     collective: Option<SubjectName>,
     cx: CommandContext<'_>,
 ) -> Result<KnownSchedule> {
-    let fleet = connect(collective.clone(), cx).await?;
+    let fleet = connect_to_services(collective.clone(), cx).await?;
     let input = ScheduleShowInput { name: name.to_owned(), load: None, seats: Some(true) };
     let shown = fleet.client.call_service::<ScheduleShow>(ServiceRight::Schedule, &input).await?;
     let spec = read_spec(&shown.spec)?;
