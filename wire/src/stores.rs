@@ -111,7 +111,7 @@ pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
     former_max_bytes: None,
 };
 
-/// Catalogs that were compiled ahead: `catalog.NODE.ADDRESS`, signed by their compiler and never changed; `newest.NODE`, the last compile of each
+/// Catalogs that were compiled ahead: `catalog.NODE.ADDRESS`, signed by their compiler; `newest.NODE`, the last compile of each
 /// node with what it read; `code.ENVIRONMENT`, the commit to compile. Compilers write; a node reads its own catalogs. The size fits
 /// 25,000 nodes with two catalogs each of 7.6 KiB.
 pub const CATALOGS_BUCKET: BucketDefinition = BucketDefinition {
@@ -123,7 +123,7 @@ pub const CATALOGS_BUCKET: BucketDefinition = BucketDefinition {
     former_max_bytes: None,
 };
 
-/// The files that catalogs name, by their SHA-256: `file.HASH` and `chunk.HASH`, written once. Compilers write. A name is known to whoever has a catalog with it.
+/// The files that catalogs name, by their SHA-256: `file.HASH` and `chunk.HASH`, written once by compilers. Every node can read every file.
 pub const CONTENT_BUCKET: BucketDefinition = BucketDefinition {
     name: "CONTENT",
     description: "Files of catalogs, by hash",
@@ -158,8 +158,8 @@ pub const ALL_BUCKETS: [BucketDefinition; 11] = [
     COMPILES_BUCKET,
 ];
 
-/// Whether the broker removes the notes of deletions in this bucket by itself, as the writer of a deletion asks. Nobody needs the notes of names that are
-/// hashes, and such names never end; those of nodes that no longer wait matter only to who was disconnected meanwhile.
+/// Whether the broker removes the notes of deletions in this bucket by itself, as the writer of a deletion asks. Notes of
+/// hashes are never needed, and there is no end of hashes; those of nodes that no longer wait are needed only after a disconnection.
 pub fn forgets_deletions(bucket: &str) -> bool {
     [CONTENT_BUCKET.name, COMPILES_BUCKET.name].contains(&bucket)
 }

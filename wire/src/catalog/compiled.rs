@@ -34,7 +34,8 @@ pub struct CatalogStatement {
     pub compiled_at: Millis,
 }
 
-/// The body of a signed catalog: a statement with the catalog itself. It is stored once under `catalog.NODE.ADDRESS` and never changed.
+/// The body of a signed catalog: a statement with the catalog itself. Under `catalog.NODE.ADDRESS` the catalog is always the same; a later compile with the same
+/// result replaces the statement, and encrypts the secrets for the key that the node has then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompiledCatalog {
     /// What the compiler says.

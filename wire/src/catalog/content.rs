@@ -7,7 +7,7 @@
 //!       | 1, 1, size, SHA-256 of each chunk         larger files; the size has 8 bytes, big-endian
 //! ```
 //!
-//! The second byte of a list is its version. A file has one entry, whoever stores it, so a repeated write stores the same bytes. The list of a file is not
+//! The second byte of a list is its version. Every writer makes the same entry of a file, so a repeated write stores the same bytes. The list of a file is not
 //! covered by the file's address: a reader checks each chunk by the list, and the whole file by its address.
 
 use std::fmt;

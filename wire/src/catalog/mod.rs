@@ -11,7 +11,7 @@ mod compiled;
 pub mod content;
 mod secrets;
 
-pub use address::{CatalogAddress, InvalidAddress};
+pub use address::CatalogAddress;
 pub use compiled::{
     CatalogRefusal, CatalogStatement, CompiledCatalog, OpenCatalog, catalog_key,
     open_compiled_catalog,

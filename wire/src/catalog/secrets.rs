@@ -41,8 +41,8 @@ impl CatalogSecrets {
         self.0.is_empty()
     }
 
-    /// Takes the sensitive parameters of a resource out of it, and sensitive values inside others. `digest` is a keyed digest, so that nobody can try
-    /// values against what is stored.
+    /// Takes the sensitive parameters of a resource out of it, and sensitive values inside others. `digest` is a keyed digest, so that values cannot be
+    /// tried against the stored catalog.
     pub fn take_from(
         &mut self,
         resource: &mut Map<String, Value>,
