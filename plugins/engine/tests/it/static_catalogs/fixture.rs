@@ -110,7 +110,7 @@ pub(super) fn digits(text: &str) -> String {
     ChecksumKind::Sha256.hex_checksum(text.as_bytes())
 }
 
-/// An entry as Muster stores it: the path is not one of this machine, and nobody is the owner.
+/// An entry as Muster stores it: the path is not one of this machine, and there is no owner.
 fn entry(kind: &str) -> Json {
     json!({
         "path": "modules/web/files/x", "relative_path": null, "links": "manage", "owner": null,
