@@ -1,5 +1,6 @@
 //! Which nodes are compiled, and what is stored.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -181,6 +182,40 @@ async fn answer_to_a_query_is_an_input() {
     .await;
     let compiled = counter.take(&instance, ["lb1.acme.net", "web2.acme.net"]).await;
     assert_eq!(compiled, ["lb1.acme.net", "web2.acme.net"]);
+}
+
+/// The directory changes after a compile asked it and before the compile ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_that_changes_during_the_compile_is_noticed() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    let manifest = r#"if $facts['role'] == 'lb' {
+  notify { search_nodes({ 'facts.role' => 'web' }).join(' '): }
+  generate('/bin/sh', '-c', 'touch "$TMPDIR/asked"; until test -e "$TMPDIR/end"; do sleep 0.05; done')
+}
+"#;
+    fleet.environment.write("manifests/site.pp", manifest);
+    let instance = fleet.start_instance("compiler1").await;
+    let revision = fleet.publish("web1.acme.net", &json!({"role": "web"})).await;
+    fleet.await_settled(&instance, &[("web1.acme.net".to_owned(), revision)]).await;
+    let revision = fleet.publish("lb1.acme.net", &json!({"role": "lb"})).await;
+    let state = fleet.environment.path().join("state/compiler1");
+    let asked = poll_until_ok("the compile has asked", TIMEOUT, async || {
+        let compilers = fs::read_dir(&state).map_err(|error| error.to_string())?;
+        let mut files = compilers.map(|compiler| compiler.unwrap().path().join("work/asked"));
+        files.find(|file| file.exists()).ok_or_else(|| "no file".to_owned())
+    })
+    .await;
+    let changed = fleet.publish("web2.acme.net", &json!({"role": "web"})).await;
+    let web2 = Identity::parse("web2.acme.net").unwrap();
+    poll_until_ok("the change is known", TIMEOUT, async || {
+        let known = instance.handle.directory().snapshot(&web2);
+        known.filter(|known| known.revision == changed).map(drop).ok_or(())
+    })
+    .await;
+    fs::write(asked.with_file_name("end"), "").unwrap();
+    fleet.await_settled(&instance, &[("lb1.acme.net".to_owned(), revision)]).await;
+    let found = notified(&fleet, &instance, "lb1.acme.net").await;
+    assert_eq!(found, ["web1.acme.net web2.acme.net"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! Answers of the directory to queries of manifests, and their digests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_directory::DirectoryHandle;
 use muster_filter::FactPatterns;
@@ -22,17 +22,26 @@ pub struct DirectoryQueries {
     directory: DirectoryHandle,
     volatile: FactPatterns,
     /// Digests of answers since the last change of the directory, so that a query that many nodes asked is evaluated once.
-    digests: Mutex<HashMap<String, InputDigest>>,
+    known: Mutex<KnownDigests>,
+}
+
+#[derive(Debug, Default)]
+struct KnownDigests {
+    /// Counts the changes of the directory, so that an answer from before a change is not kept after it.
+    generation: u64,
+    digests: HashMap<String, InputDigest>,
 }
 
 impl DirectoryQueries {
     pub fn new(directory: DirectoryHandle, volatile: FactPatterns) -> Self {
-        Self { directory, volatile, digests: Mutex::default() }
+        Self { directory, volatile, known: Mutex::default() }
     }
 
     /// Forgets the digests, because nodes have changed.
     pub fn forget(&self) {
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.generation += 1;
+        known.digests.clear();
     }
 
     fn ask(&self, query: &str) -> QueryAnswer {
@@ -47,6 +56,12 @@ impl DirectoryQueries {
         let parameters = parameters.into_iter().map(|(name, value)| (name, text(value))).collect();
         let (status, document) = self.directory.answer_query(&path, parameters);
         QueryAnswer { status, document }
+    }
+
+    fn digest_answer(&self, answer: &QueryAnswer) -> InputDigest {
+        let mut document = answer.document.clone();
+        self.settle(&mut document);
+        InputDigest::of_answer(answer.status, &document)
     }
 
     /// Removes what always changes: when nodes were seen, and volatile facts.
@@ -89,23 +104,56 @@ impl DirectoryQueries {
     }
 }
 
-impl QuerySource for DirectoryQueries {
-    async fn answer(&self, query: &str) -> QueryAnswer {
-        tokio::task::block_in_place(|| self.ask(query))
+impl QueryDigests for DirectoryQueries {
+    fn digest(&self, query: &str) -> InputDigest {
+        let generation = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(digest) = known.digests.get(query) {
+                return *digest;
+            }
+            known.generation
+        };
+        let digest = self.digest_answer(&self.ask(query));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.generation == generation {
+            known.digests.insert(query.to_owned(), digest);
+        }
+        digest
     }
 }
 
-impl QueryDigests for DirectoryQueries {
+/// The queries of one compile. The digest of an input is that of the answer the compile got: the directory may answer otherwise at its end.
+#[derive(Debug)]
+pub struct CompileQueries<'a> {
+    queries: &'a DirectoryQueries,
+    answered: Mutex<HashMap<String, InputDigest>>,
+}
+
+impl<'a> CompileQueries<'a> {
+    pub fn new(queries: &'a DirectoryQueries) -> Self {
+        Self { queries, answered: Mutex::default() }
+    }
+
+    fn answered(&self) -> MutexGuard<'_, HashMap<String, InputDigest>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QuerySource for CompileQueries<'_> {
+    async fn answer(&self, query: &str) -> QueryAnswer {
+        tokio::task::block_in_place(|| {
+            let answer = self.queries.ask(query);
+            let digest = self.queries.digest_answer(&answer);
+            // Of two different answers the first counts, so the node is compiled again.
+            self.answered().entry(query.to_owned()).or_insert(digest);
+            answer
+        })
+    }
+}
+
+impl QueryDigests for CompileQueries<'_> {
     fn digest(&self, query: &str) -> InputDigest {
-        let known = |digests: &HashMap<String, InputDigest>| digests.get(query).copied();
-        if let Some(digest) = known(&self.digests.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return digest;
-        }
-        let QueryAnswer { status, mut document } = self.ask(query);
-        self.settle(&mut document);
-        let digest = InputDigest::of_answer(status, &document);
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.insert(query.to_owned(), digest);
-        digest
+        let answered = self.answered().get(query).copied();
+        answered.unwrap_or_else(|| self.queries.digest(query))
     }
 }

@@ -21,8 +21,9 @@ use crate::catalog::{SecretKey, StoredCatalog};
 use crate::compiler::CompilerError;
 use crate::compiler::protocol::{CompileFailure, CompileOutcome, CompileRequest};
 use crate::handle::{CompilableNode, CompilerHandle};
-use crate::inputs::{CodeError, CompileInputs, RecordedInputs};
+use crate::inputs::{CodeError, CompileInputs, InputSources, RecordedInputs};
 use crate::pool::CompilerPool;
+use crate::queries::CompileQueries;
 use crate::queue::ClaimedNode;
 use crate::record::{CatalogName, CompileRecord, CompiledState, MAX_WARNINGS, newest_key};
 
@@ -184,18 +185,20 @@ impl CompileWorker {
         attempt: u32,
     ) -> Result<Option<CompileRecord>, WorkError> {
         let started = Instant::now();
+        let queries = CompileQueries::new(self.handle.queries());
         let outcome = if attempt > MAX_ATTEMPTS {
             let text = format!("{MAX_ATTEMPTS} hosts ended while they compiled this node");
             failed_outcome(text)
         } else {
-            self.run_compiler(current)
+            self.run_compiler(current, &queries)
                 .await
                 .unwrap_or_else(|error| failed_outcome(error_chain(&error)))
         };
-        let Some(inputs) = tokio::task::block_in_place(|| self.read_inputs(current, &outcome))?
-        else {
-            return Ok(None);
-        };
+        let inputs = tokio::task::block_in_place(|| {
+            let sources = InputSources { queries: &queries, ..self.handle.sources(current) };
+            read_inputs(current, &outcome, &sources)
+        })?;
+        let Some(inputs) = inputs else { return Ok(None) };
         let state = CompiledState {
             record_revision: current.snapshot.revision,
             environment: current.environment.clone(),
@@ -214,20 +217,6 @@ impl CompileWorker {
             Err(failure) => record.failure = Some(failure),
         }
         Ok(Some(record))
-    }
-
-    /// Digests what was read. `None` if files were changed during the compile: the changed code is announced soon, and then all nodes are checked.
-    fn read_inputs(
-        &self,
-        current: &CompilableNode,
-        outcome: &CompileOutcome,
-    ) -> Result<Option<CompileInputs>, CodeError> {
-        let (recorded, sources) = (outcome.inputs.as_ref(), self.handle.sources(current));
-        let inputs = match outcome.result {
-            Ok(_) => CompileInputs::of(recorded, &sources)?,
-            Err(_) => CompileInputs::of_failure(recorded, &sources)?,
-        };
-        Ok(current.version.is_unchanged()?.then_some(inputs))
     }
 
     /// Stores the catalog, if there is one that can be stored.
@@ -255,6 +244,7 @@ impl CompileWorker {
     async fn run_compiler(
         &self,
         current: &CompilableNode,
+        queries: &CompileQueries<'_>,
     ) -> Result<CompileOutcome, CompilerError> {
         let compiler = tokio::task::block_in_place(|| self.pool.get(&current.version))?;
         let request = CompileRequest {
@@ -265,7 +255,7 @@ impl CompileWorker {
             classes: &[],
             code_id: None,
         };
-        let outcome = compiler.compile(&request, self.handle.queries()).await;
+        let outcome = compiler.compile(&request, queries).await;
         if outcome.is_err() {
             self.pool.discard(&current.environment, &compiler);
         }
@@ -353,6 +343,20 @@ impl CompileWorker {
         }
         Err(BucketError::Conflict { key }.into())
     }
+}
+
+/// Digests what was read. `None` if files were changed during the compile: the changed code is announced soon, and then all nodes are checked.
+fn read_inputs(
+    current: &CompilableNode,
+    outcome: &CompileOutcome,
+    sources: &InputSources<'_>,
+) -> Result<Option<CompileInputs>, CodeError> {
+    let recorded = outcome.inputs.as_ref();
+    let inputs = match outcome.result {
+        Ok(_) => CompileInputs::of(recorded, sources)?,
+        Err(_) => CompileInputs::of_failure(recorded, sources)?,
+    };
+    Ok(current.version.is_unchanged()?.then_some(inputs))
 }
 
 /// The result of a compile that ended without one. What it read is not known, so all facts and the code count.
