@@ -1,5 +1,6 @@
 //! Checks the pages of a directory's list, so that no instance can name other nodes than were asked for, or never end.
 
+use muster_base::compare_natural;
 use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
@@ -39,7 +40,8 @@ impl DirectoryPages {
                     node: name.to_owned(),
                 });
             }
-            if self.count > 0 && name <= self.last.as_str() || self.count == MAX_LISTED_NODES {
+            let ascends = self.count == 0 || compare_natural(&self.last, name).is_lt();
+            if !ascends || self.count == MAX_LISTED_NODES {
                 return Err(DirectoryError::Endless(sender()));
             }
             name.clone_into(&mut self.last);
@@ -79,6 +81,16 @@ mod tests {
             let refused = pages.accept(None, names.iter().copied(), next.map(str::to_owned));
             assert!(matches!(refused, Err(DirectoryError::Endless(_))), "{names:?} {next:?}");
         }
+    }
+
+    /// A directory lists names in their own order.
+    #[test]
+    fn numbers_in_names_ascend_by_value() {
+        let mut ascending = pages("/./");
+        let next = ascending.accept(None, ["db2", "db10"], Some("db10".to_owned())).unwrap();
+        assert_eq!(next.as_deref(), Some("db10"));
+        assert!(ascending.accept(None, ["db11", "web1"], None).is_ok());
+        assert!(pages("/./").accept(None, ["db10", "db2"], None).is_err());
     }
 
     #[test]

@@ -101,7 +101,10 @@ impl DirectoryState {
         let (mut nodes, stale) = self.matching(input, now)?;
         let total = nodes.len();
         if let Some(after) = &input.after {
-            nodes.retain(|node| node.identity.as_str() > after.as_str());
+            let after = Identity::parse(after)
+                .map_err(|error| ActionError::invalid_input(format!("after: {error}")))?;
+            // In the order of the list, in which `db2` precedes `db10`.
+            nodes.retain(|node| node.identity > after);
         }
         let limit = input.limit.unwrap_or(MAX_PAGE_NODES).clamp(1, MAX_PAGE_NODES);
         let has_more = nodes.len() > limit;
