@@ -103,6 +103,9 @@ pub const MAX_SCHEDULE_LIFETIME_MILLIS: u64 = 400 * 24 * 60 * 60 * 1000;
 /// Largest signed catalog, in bytes: at most the broker's default `max_payload` of 1 MiB.
 pub const MAX_CATALOG_BYTES: usize = 1024 * 1024;
 
+/// Largest signed release or promotion, with its author's token.
+pub const MAX_PROMOTION_BYTES: usize = MAX_USER_TOKEN_BYTES + 32 * 1024;
+
 /// Largest catalog after decompression, in bytes. A catalog of 2,000 resources has 900 KB.
 pub const MAX_CATALOG_CONTENT_BYTES: usize = 32 * 1024 * 1024;
 

@@ -24,7 +24,6 @@ use crate::sign::{
     Envelope, EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, encode_envelope,
     sign_envelope,
 };
-use crate::token::permission::pattern_covers_subject;
 use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 use crate::unique::check_unique_keys;
 use crate::{Millis, fresh, limits};
@@ -173,9 +172,7 @@ impl OpenGrant {
         agent: &SubjectName,
         action: &SubjectName,
     ) -> Result<(), GrantError> {
-        let subject = format!("{agent}.{action}.node");
-        let mut values = self.author.tags.iter().filter_map(|tag| tag.strip_prefix("agent:"));
-        if values.any(|value| pattern_covers_subject(&format!("{value}.>"), &subject)) {
+        if self.author.may_request(agent, action) {
             return Ok(());
         }
         let (agent, action) = (agent.clone(), action.clone());

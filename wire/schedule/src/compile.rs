@@ -44,7 +44,7 @@ impl ScheduleSpec {
             return Err(ScheduleError::TooLarge { bytes });
         }
         self.check_filter()?;
-        let zone = self.load_time_zone()?;
+        let zone = load_time_zone(self.time_zone.as_deref())?;
         let timing = match (self.every, &self.cron) {
             (Some(every), None) => {
                 self.check_interval(every)?;
@@ -71,15 +71,6 @@ impl ScheduleSpec {
         }
     }
 
-    fn load_time_zone(&self) -> Result<TimeZone, ScheduleError> {
-        let Some(name) = &self.time_zone else { return Ok(TimeZone::UTC) };
-        check_count("time_zone", name.len(), "bytes", MAX_TIME_ZONE_BYTES)?;
-        if name == "UTC" {
-            return Ok(TimeZone::UTC);
-        }
-        TimeZone::get(name).map_err(|source| ScheduleError::TimeZone { name: name.clone(), source })
-    }
-
     fn check_interval(&self, every: u64) -> Result<(), ScheduleError> {
         let limits = MIN_INTERVAL_SECONDS..=MAX_INTERVAL_SECONDS;
         check_seconds("every", Some(every), limits, "")?;
@@ -97,6 +88,16 @@ impl ScheduleSpec {
         check_seconds("catch_up", self.catch_up, 0..=MAX_CATCH_UP_SECONDS, "")?;
         check_seconds("skip_if_ran_within", self.skip_if_ran_within, 0..=MAX_INTERVAL_SECONDS, "")
     }
+}
+
+/// A time zone of this machine's database; UTC if it is not given.
+pub(crate) fn load_time_zone(name: Option<&str>) -> Result<TimeZone, ScheduleError> {
+    let Some(name) = name else { return Ok(TimeZone::UTC) };
+    check_count("time_zone", name.len(), "bytes", MAX_TIME_ZONE_BYTES)?;
+    if name == "UTC" {
+        return Ok(TimeZone::UTC);
+    }
+    TimeZone::get(name).map_err(|source| ScheduleError::TimeZone { name: name.to_owned(), source })
 }
 
 impl CompiledSchedule {

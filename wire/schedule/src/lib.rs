@@ -29,6 +29,7 @@ pub use admission::{CLOCK_SKEW_MILLIS, LAST_START_GRACE_MILLIS, SlotRefusal, slo
 pub use compile::CompiledSchedule;
 pub use error::ScheduleError;
 pub use load::{LoadBin, MAX_LOAD_BINS, load_curve};
+pub use open_times::MaintenanceWindows;
 pub use overdue::{OverdueNode, find_overdue};
 pub use plan::{
     MAX_WAKE_MILLIS, MIN_WAKE_MILLIS, PlanDecision, PlanInput, SchedulePlan, SkipReason,

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use muster_base::is_harmful;
 use muster_wire::Millis;
 
+use crate::compile::load_time_zone;
 use crate::error::ScheduleError;
 use crate::local_time::timestamp_millis;
 use crate::spec::{MAX_BLACKOUTS, MAX_REASON_BYTES, MAX_WINDOWS, ScheduleBlackout};
@@ -117,6 +118,25 @@ impl OpenTimes {
             let open = self.between(from, from.saturating_add(SEARCH_STEP_MILLIS));
             open.first().map(|(from, _)| *from)
         })
+    }
+}
+
+/// Weekly windows that belong to no schedule, as of a promotion of a release.
+#[derive(Debug, Clone)]
+pub struct MaintenanceWindows(OpenTimes);
+
+impl MaintenanceWindows {
+    /// Parses windows as in a schedule, in this time zone; UTC if it is not given. Without any window all times are open.
+    ///
+    /// # Errors
+    /// The first invalid window, or the time zone that is not known.
+    pub fn parse(windows: &[String], time_zone: Option<&str>) -> Result<Self, ScheduleError> {
+        OpenTimes::parse(windows, &[], load_time_zone(time_zone)?).map(Self)
+    }
+
+    /// Whether a window is open at this time.
+    pub fn is_open(&self, instant: Millis) -> bool {
+        self.0.is_open(instant)
     }
 }
 

@@ -25,6 +25,10 @@ pub enum EnvelopeKind {
     Schedule,
     /// A [`crate::catalog::CompiledCatalog`].
     Catalog,
+    /// A [`crate::catalog::release::Release`].
+    Release,
+    /// A [`crate::catalog::release::Promotion`].
+    Promotion,
     /// A bundle manifest of `muster-bundle`.
     Bundle,
     /// A [`crate::enrol::EnrolmentRequest`] with its proof.
@@ -56,6 +60,8 @@ impl EnvelopeKind {
             Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
             Self::Schedule => ("muster.schedule.v1", limits::MAX_SCHEDULE_GRANT_BYTES),
             Self::Catalog => ("muster.catalog.v1", limits::MAX_CATALOG_BYTES),
+            Self::Release => ("muster.release.v1", limits::MAX_PROMOTION_BYTES),
+            Self::Promotion => ("muster.promotion.v1", limits::MAX_PROMOTION_BYTES),
             Self::Bundle => ("muster.bundle.v1", limits::MAX_BUNDLE_MANIFEST_BYTES),
             Self::Hello => ("muster.hello.v1", limits::MAX_ENROLMENT_REQUEST_BYTES),
             Self::Welcome => ("muster.welcome.v1", limits::MAX_ENROLMENT_ANSWER_BYTES),

@@ -210,7 +210,10 @@ fn node_publish_subjects() -> Vec<String> {
     subjects.push(subject::bucket_get(stores::TOKENS_BUCKET.name, USER_NAME_PLACEHOLDER));
     subjects.push(subject::bucket_get(stores::REQUESTS_BUCKET.name, "*"));
     let own_catalogs = format!("catalog.{USER_NAME_PLACEHOLDER}.*");
-    subjects.push(subject::bucket_get(stores::CATALOGS_BUCKET.name, &own_catalogs));
+    let own_release = format!("released.{USER_NAME_PLACEHOLDER}");
+    for key in [own_catalogs, own_release] {
+        subjects.push(subject::bucket_get(stores::CATALOGS_BUCKET.name, &key));
+    }
     subjects.push(subject::bucket_get(stores::CONTENT_BUCKET.name, "*.*"));
     subjects
 }

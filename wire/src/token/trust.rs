@@ -12,11 +12,12 @@ use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenCla
 use super::decode::{DecodedToken, decode_token};
 use super::error::{Result, TokenError};
 use super::nkey::{KeyKind, PublicKey};
+use super::permission::pattern_covers_subject;
 use super::scope::UserRole;
 use super::service_right::ServiceRight;
 use super::succession::{OperatorChain, SuccessionError};
 use crate::fresh::CLOCK_SKEW_MILLIS;
-use crate::identity::Identity;
+use crate::identity::{Identity, SubjectName};
 use crate::{Millis, Seconds};
 
 /// A pinned operator and the current account token.
@@ -59,6 +60,14 @@ impl VerifiedUser {
         let is_service = self.role == UserRole::Service;
         let rights = ServiceRight::ALL.into_iter();
         rights.filter(|right| is_service && right.is_in(&self.tags)).collect()
+    }
+
+    /// Whether the tags of the token permit requests to this action. For a user's own requests the broker checks it; it cannot see whose request a service sends
+    /// or stores.
+    pub fn may_request(&self, agent: &SubjectName, action: &SubjectName) -> bool {
+        let subject = format!("{agent}.{action}.node");
+        let mut values = self.tags.iter().filter_map(|tag| tag.strip_prefix("agent:"));
+        values.any(|value| pattern_covers_subject(&format!("{value}.>"), &subject))
     }
 }
 

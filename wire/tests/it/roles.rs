@@ -32,6 +32,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
         "$JS.API.DIRECT.GET.KV_TOKENS.$KV.TOKENS.{{name()}}",
         "$JS.API.DIRECT.GET.KV_REQUESTS.$KV.REQUESTS.*",
         "$JS.API.DIRECT.GET.KV_CATALOGS.$KV.CATALOGS.catalog.{{name()}}.*",
+        "$JS.API.DIRECT.GET.KV_CATALOGS.$KV.CATALOGS.released.{{name()}}",
         "$JS.API.DIRECT.GET.KV_CONTENT.$KV.CONTENT.*.*",
         "_CONFIRM",
     ]);

@@ -9,6 +9,8 @@ use muster_operations::bundle::{
 use muster_wire::approval::{
     ProposalApproval, ProposalInputs, RequestProposal, open_approval, open_proposal,
 };
+use muster_wire::catalog::content::ContentAddress;
+use muster_wire::catalog::release::{ApplyTimes, Promotion, Release, ReleasedEntry, open_release};
 use muster_wire::catalog::{
     CatalogAddress, CatalogSecrets, CatalogStatement, CompiledCatalog, open_compiled_catalog,
 };
@@ -19,6 +21,7 @@ use muster_wire::enrol::{
 use muster_wire::event::FleetEvent;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::progress::ProgressMessage;
+use muster_wire::request::NodeFilter;
 use muster_wire::schedule_grant::{ScheduleGrant, open_grant};
 use muster_wire::sign::{
     EnvelopeKind, Signer, encode_envelope, open_event, open_heartbeat, open_progress, open_record,
@@ -43,7 +46,9 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
         EnvelopeKind::Proposal => Some(EnvelopeKind::Approval),
         EnvelopeKind::Approval => Some(EnvelopeKind::Schedule),
         EnvelopeKind::Schedule => Some(EnvelopeKind::Catalog),
-        EnvelopeKind::Catalog => Some(EnvelopeKind::Bundle),
+        EnvelopeKind::Catalog => Some(EnvelopeKind::Release),
+        EnvelopeKind::Release => Some(EnvelopeKind::Promotion),
+        EnvelopeKind::Promotion => Some(EnvelopeKind::Bundle),
         EnvelopeKind::Bundle => Some(EnvelopeKind::Hello),
         EnvelopeKind::Hello => Some(EnvelopeKind::Welcome),
         EnvelopeKind::Welcome => None,
@@ -76,9 +81,11 @@ impl Samples {
     pub(crate) fn signer(&self, kind: EnvelopeKind) -> Signer {
         let fleet = &self.place.fleet;
         match kind {
-            EnvelopeKind::Request | EnvelopeKind::Proposal | EnvelopeKind::Schedule => {
-                fleet.caller()
-            }
+            EnvelopeKind::Request
+            | EnvelopeKind::Proposal
+            | EnvelopeKind::Schedule
+            | EnvelopeKind::Release
+            | EnvelopeKind::Promotion => fleet.caller(),
             EnvelopeKind::Reply
             | EnvelopeKind::Progress
             | EnvelopeKind::Event
@@ -120,6 +127,8 @@ impl Samples {
             EnvelopeKind::Catalog => {
                 sign_envelope(kind, &compiled_catalog(&fleet.node(), &signer), &signer)
             }
+            EnvelopeKind::Release => sign_envelope(kind, &release(), &signer),
+            EnvelopeKind::Promotion => sign_envelope(kind, &self.promotion(), &signer),
             EnvelopeKind::Bundle => {
                 Ok(BundleArchive::decode(&self.bundle).unwrap().envelope.to_vec())
             }
@@ -137,6 +146,23 @@ impl Samples {
             }
         };
         sealed.unwrap()
+    }
+
+    /// A promotion of the sample of a release.
+    pub(crate) fn promotion(&self) -> Promotion {
+        let request = request(&["db1.acme.net"]);
+        Promotion {
+            id: request.id,
+            author: request.caller,
+            collective: request.collective,
+            release: Release::address_of(&encode_envelope(&self.sealed(EnvelopeKind::Release))),
+            filter: NodeFilter::default(),
+            issued_at: NOW,
+            apply: Some(ApplyTimes {
+                windows: vec!["sat 02:00-04:00".to_owned()],
+                time_zone: Some("Europe/Berlin".to_owned()),
+            }),
+        }
     }
 
     /// The body of the sample of this kind.
@@ -195,6 +221,14 @@ impl Samples {
                     .map(drop)
                     .map_err(|error| error.to_string())
             }
+            EnvelopeKind::Release => open_release(&encode_envelope(bytes), trust, &cache)
+                .map(drop)
+                .map_err(|error| error.to_string()),
+            EnvelopeKind::Promotion => {
+                let release = encode_envelope(&self.sealed(EnvelopeKind::Release));
+                let entry = ReleasedEntry { promotion: encode_envelope(bytes), release };
+                entry.open(trust, &cache, NOW).map(drop).map_err(|error| error.to_string())
+            }
             EnvelopeKind::Bundle => self.open_bundle(bytes).map_err(|error| error.to_string()),
             EnvelopeKind::Hello => open_enrolment_request(bytes, newcomers, &cache, NOW)
                 .map(drop)
@@ -232,6 +266,18 @@ fn progress() -> ProgressMessage {
         events: vec![Value::from("a")],
         dropped: 0,
         time: NOW,
+    }
+}
+
+fn release() -> Release {
+    Release {
+        name: name("r42"),
+        author: request(&["db1.acme.net"]).caller,
+        environment: "production".to_owned(),
+        code: "4f2c1e".to_owned(),
+        created_at: NOW,
+        nodes: 2,
+        list: ContentAddress::of(b"list"),
     }
 }
 

@@ -62,6 +62,26 @@ impl ContentStore {
         }
     }
 
+    /// Reads a file of at most `limit` bytes that is small enough to be stored without chunks.
+    pub async fn read_file(&self, file: ContentAddress, limit: usize) -> Result<Bytes> {
+        let value = self.read_value(ContentKey::File(file)).await?;
+        let value = value.ok_or(ContentDefect::FileMissing { file })?;
+        let entry = FileEntry::decode(&value)
+            .map_err(|source| ContentDefect::EntryInvalid { file, source })?;
+        match entry {
+            FileEntry::Whole(content) if content.len() <= limit => {
+                if ContentAddress::of(content) != file {
+                    return Err(ContentDefect::FileAltered { file }.into());
+                }
+                Ok(value.slice_ref(content))
+            }
+            entry => {
+                let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+                Err(ContentError::TooLarge { file, bytes: entry.size(), limit })
+            }
+        }
+    }
+
     async fn get_chunks(
         &self,
         file: ContentAddress,
