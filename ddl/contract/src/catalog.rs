@@ -51,7 +51,7 @@ pub struct CatalogApplyInput {
 }
 
 /// Outputs of `apply`, `plan` and `replay` of the agent `ledger`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogRunOutcome {
     /// `changed`, `unchanged` or `failed`, as in Puppet's reports.
     pub status: String,

@@ -5,8 +5,16 @@ use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod releases;
 mod rows;
 
+pub use releases::{
+    CompilerDiff, CompilerDiffGroup, CompilerDiffInput, CompilerDiffOutput, CompilerDiffRow,
+    CompilerDraft, CompilerDraftInput, CompilerDraftOutput, CompilerPromote, CompilerPromoteInput,
+    CompilerPromoteOutput, CompilerPublish, CompilerPublishInput, CompilerRelease,
+    CompilerReleaseInput, CompilerReleaseOutput, CompilerReleaseRow, CompilerReleases,
+    CompilerReleasesOutput,
+};
 pub use rows::{
     CompilerEnvironmentRow, CompilerInputRow, CompilerMessageRow, CompilerNodeRow, CompilerReadRow,
 };
@@ -34,7 +42,13 @@ impl AgentContract for CompilerAgent {
             .add::<CompilerList>()
             .add::<CompilerShow>()
             .add::<CompilerCatalog>()
-            .add::<CompilerEnvironments>();
+            .add::<CompilerEnvironments>()
+            .add::<CompilerDraft>()
+            .add::<CompilerPublish>()
+            .add::<CompilerReleases>()
+            .add::<CompilerRelease>()
+            .add::<CompilerDiff>()
+            .add::<CompilerPromote>();
     }
 }
 

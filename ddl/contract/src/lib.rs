@@ -23,6 +23,7 @@ pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
 pub mod puppetral;
+pub mod release;
 pub mod restart;
 pub mod rpcutil;
 pub mod schedule;

@@ -20,11 +20,14 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 25] = [
+const UNAVAILABLE: [&str; 30] = [
     "again note_missing",
     "compiler catalog",
+    "compiler diff",
     "compiler environments",
     "compiler list",
+    "compiler release",
+    "compiler releases",
     "compiler show",
     "directory changes",
     "directory facets",
@@ -41,6 +44,8 @@ const UNAVAILABLE: [&str; 25] = [
     "puppet status",
     "puppetca list",
     "puppetca status",
+    "release plan",
+    "release status",
     "schedule history",
     "schedule list",
     "schedule show",

@@ -22,6 +22,7 @@ use muster_contract::provisioner::ProvisionerAgent;
 use muster_contract::puppet::PuppetAgent;
 use muster_contract::puppetca::PuppetcaAgent;
 use muster_contract::puppetral::PuppetralAgent;
+use muster_contract::release::ReleaseAgent;
 use muster_contract::restart::RestartAgent;
 use muster_contract::rpcutil::RpcutilAgent;
 use muster_contract::schedule::ScheduleAgent;
@@ -55,6 +56,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<PuppetAgent>(),
         generate_document::<PuppetcaAgent>(),
         generate_document::<PuppetralAgent>(),
+        generate_document::<ReleaseAgent>(),
         generate_document::<RestartAgent>(),
         generate_document::<RpcutilAgent>(),
         generate_document::<ScheduleAgent>(),
