@@ -123,6 +123,7 @@ impl CatalogFleet {
         let signer = self.organisation.service(ServiceRight::Compile, name);
         let bus = connect(&self.server, &signer).await;
         let trust = Arc::new(self.organisation.trust());
+        let account = Arc::clone(&trust);
         let directory = DirectoryHandle::default();
         let source = DirectoryContext {
             trust: Box::new(move || Arc::clone(&trust)),
@@ -140,8 +141,12 @@ impl CatalogFleet {
                 nodes: None,
             }],
             external_max_age: None,
+            keep_releases: 20,
             lease,
-            clock: muster_tests::now,
+            source: DirectoryContext {
+                trust: Box::new(move || Arc::clone(&account)),
+                clock: muster_tests::now,
+            },
         };
         let handle = CompilerHandle::new(context, &bus);
         let state = self.environment.path().join("state").join(name);

@@ -1,6 +1,7 @@
 //! Catalogs that are compiled ahead: what a compile reads, what it can reach, and which nodes are compiled.
 
 mod addresses;
+mod collection;
 mod commands;
 mod compiles;
 mod fact_reads;
@@ -9,4 +10,5 @@ mod fixture;
 mod fleet;
 mod isolation;
 mod queue;
+mod releases;
 mod stub;

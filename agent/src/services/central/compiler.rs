@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use muster_api::base::unix_millis_now;
 use muster_bus::content::ContentStore;
 use muster_catalogs::actions::{CompilerActions, build_agent};
 use muster_catalogs::catalog::SecretKey;
@@ -11,6 +10,7 @@ use muster_catalogs::code::CodeStore;
 use muster_catalogs::handle::{CompilerContext, CompilerHandle};
 use muster_catalogs::options::CompilerServiceOptions;
 use muster_catalogs::pool::{CompilerPool, CompilerSettings, prepare_directory};
+use muster_catalogs::releases::ReleaseStore;
 use muster_catalogs::service::CompilerService;
 use muster_catalogs::worker::CompileWorker;
 use muster_filter::FactPatterns;
@@ -19,7 +19,7 @@ use muster_node::trust::credentials;
 use muster_wire::stores::CONTENT_BUCKET;
 use muster_wire::token::ServiceRight;
 
-use super::directory::share_index;
+use super::directory::{share_index, trust_source};
 use super::service::{
     CentralService, ServiceConnection, ServiceContext, ServiceError, ServiceResult, ServiceTasks,
 };
@@ -56,8 +56,9 @@ impl CentralService for CentralCompiler {
                 volatile: FactPatterns::new(&config.registration.volatile_facts),
                 environments: options.environments().map_err(failed)?,
                 external_max_age: options.external_max_age(),
+                keep_releases: options.keep_releases(),
                 lease: options.lease(),
-                clock: unix_millis_now,
+                source: trust_source(context),
             },
             &connection.bus,
         );
@@ -83,7 +84,8 @@ impl CentralService for CentralCompiler {
             secret_key: secret_key.map_err(failed)?,
             content: ContentStore::new(connection.bus.bucket(CONTENT_BUCKET.name)),
         };
-        let agent = build_agent(&CompilerActions { handle, code: code.clone() })?;
+        let releases = ReleaseStore::new(handle.catalogs().clone(), worker.content.clone());
+        let agent = build_agent(&CompilerActions { handle, code: code.clone(), releases })?;
         let service =
             CompilerService::new(connection.bus.clone(), code, worker, options.parallel());
         tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));

@@ -75,9 +75,14 @@ fn follow_nodes(
     connection: &ServiceConnection,
     context: ServiceContext<'_>,
 ) -> JoinHandle<()> {
-    let trust = context.core.trust.account.share();
-    let source = DirectoryContext { trust: Box::new(move || trust.get()), clock: unix_millis_now };
+    let source = trust_source(context);
     let (bus, signer) = (connection.bus.clone(), connection.signer.clone());
     let service = DirectoryService::new(handle.clone(), bus, signer, source);
     tokio::spawn(service.run_until_stopped(context.stop.clone()))
+}
+
+/// The account token that the daemon has, and the time.
+pub(super) fn trust_source(context: ServiceContext<'_>) -> DirectoryContext {
+    let trust = context.core.trust.account.share();
+    DirectoryContext { trust: Box::new(move || trust.get()), clock: unix_millis_now }
 }

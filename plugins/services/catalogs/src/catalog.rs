@@ -12,7 +12,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use muster_files::files::{FileAccessError, create_secret};
 use muster_files::{SecretFileError, SecretOwner, read_secret};
 use muster_wire::catalog::content::ContentAddress;
-use muster_wire::catalog::{CatalogAddress, CatalogSecrets};
+use muster_wire::catalog::{CatalogAddress, CatalogSecrets, named_file};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Map, Value};
@@ -105,13 +105,13 @@ impl StoredCatalog {
         let mut files = BTreeMap::new();
         for (title, metadata) in entries_mut(catalog.get_mut("metadata")) {
             settle_metadata(metadata, &prefix, owned.contains(title));
-            files.extend(named_file(metadata));
+            files.extend(find_file(metadata));
         }
         for (title, sources) in entries_mut(catalog.get_mut("recursive_metadata")) {
             for (_, tree) in entries_mut(Some(sources)) {
                 for metadata in list_mut(Some(tree)) {
                     settle_metadata(metadata, &prefix, owned.contains(title));
-                    files.extend(named_file(metadata));
+                    files.extend(find_file(metadata));
                 }
             }
         }
@@ -184,19 +184,11 @@ fn titles_of_owned_sources(catalog: &Map<String, Value>) -> Vec<String> {
 }
 
 /// The content of a file, and its path in the checkout; `None` for directories and links.
-fn named_file(metadata: &Value) -> Option<(ContentAddress, PathBuf)> {
-    let address = content_of(metadata.as_object()?)?;
+fn find_file(metadata: &Value) -> Option<(ContentAddress, PathBuf)> {
+    let address = named_file(metadata.as_object()?)?;
     let path = PathBuf::from(metadata.get("path")?.as_str()?);
     let below = metadata.get("relative_path").and_then(Value::as_str).filter(|path| *path != ".");
     Some((address, below.map_or(path.clone(), |below| path.join(below))))
-}
-
-/// The address of a file's content.
-fn content_of(metadata: &Map<String, Value>) -> Option<ContentAddress> {
-    let is_file = metadata.get("type").is_some_and(|kind| kind == "file");
-    let value = metadata.get("checksum")?.get("value")?.as_str()?;
-    let hash = value.strip_prefix("{sha256}").filter(|_| is_file)?;
-    ContentAddress::parse(hash).ok()
 }
 
 fn settle_metadata(metadata: &mut Value, prefix: &str, takes_owner: bool) {
@@ -209,7 +201,7 @@ fn settle_metadata(metadata: &mut Value, prefix: &str, takes_owner: bool) {
     if metadata.get("type").is_some_and(|kind| kind == "directory") {
         metadata.remove("checksum");
     }
-    if let Some(hash) = content_of(metadata) {
+    if let Some(hash) = named_file(metadata) {
         // Where Puppet's agent asks a server for static content.
         metadata.insert("content_uri".to_owned(), format!("puppet:///sha256/{hash}").into());
     }

@@ -5,12 +5,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use muster_bus::{Bucket, BucketEntry, BucketError, Bus, json_bytes};
-use muster_directory::{DirectoryHandle, NodeSnapshot, QueryError};
-use muster_filter::FactPatterns;
+use muster_directory::{
+    DirectoryContext, DirectoryHandle, NodeSnapshot, QueryError, SelectedNode, ValuePath,
+};
+use muster_filter::{FactPatterns, NodeFilter};
 use muster_wire::Millis;
+use muster_wire::catalog::CatalogAddress;
+use muster_wire::catalog::release::ReleaseNodes;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::identity::Identity;
 use muster_wire::stores::{CATALOGS_BUCKET, COMPILES_BUCKET};
+use muster_wire::token::{AccountTrust, TokenCache};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
@@ -23,6 +28,8 @@ use crate::queries::DirectoryQueries;
 use crate::queue::{CompileQueue, WantedCompile};
 use crate::record::{CompileRecord, NEWEST_PREFIX};
 
+/// The catalog that a node says it has.
+const HELD_CATALOG: &str = "state.release.catalog";
 const CODE_PREFIX: &str = "code.";
 pub(crate) const CODE_PATTERN: &str = "code.>";
 /// Parts of the bucket that are read before anything is compiled.
@@ -36,8 +43,10 @@ pub struct CompilerContext {
     pub volatile: FactPatterns,
     pub environments: Vec<Environment>,
     pub external_max_age: Option<Duration>,
+    /// Releases that stay although no node was given them.
+    pub keep_releases: usize,
     pub lease: Duration,
-    pub clock: fn() -> Millis,
+    pub source: DirectoryContext,
 }
 
 /// Which code of an environment is compiled.
@@ -95,6 +104,8 @@ struct HandleInner {
     code_changed: Notify,
     /// The patterns of the bucket that were read once.
     stored: watch::Sender<BTreeSet<String>>,
+    /// Of authors and promoters of releases.
+    tokens: TokenCache,
 }
 
 impl CompilerHandle {
@@ -111,6 +122,7 @@ impl CompilerHandle {
             code: RwLock::default(),
             code_changed: Notify::new(),
             stored: watch::Sender::default(),
+            tokens: TokenCache::default(),
         }))
     }
 
@@ -135,7 +147,16 @@ impl CompilerHandle {
     }
 
     pub fn now(&self) -> Millis {
-        (self.0.context.clock)()
+        (self.0.context.source.clock)()
+    }
+
+    /// The account token in force.
+    pub fn trust(&self) -> Arc<AccountTrust> {
+        (self.0.context.source.trust)()
+    }
+
+    pub(crate) fn tokens(&self) -> &TokenCache {
+        &self.0.tokens
     }
 
     pub(crate) fn code_changed(&self) -> &Notify {
@@ -251,6 +272,37 @@ impl CompilerHandle {
         let newest = self.0.newest.read().unwrap_or_else(PoisonError::into_inner);
         let asked = newest.iter().filter(|(_, last)| last.inputs.queries().next().is_some());
         asked.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// The catalog that each node says it has. `None` until all records were read once.
+    ///
+    /// # Panics
+    /// If the constant path is no path.
+    #[expect(clippy::expect_used, reason = "the path is a constant")]
+    pub fn held_catalogs(&self) -> Result<Option<ReleaseNodes>, QueryError> {
+        let path = ValuePath::parse(HELD_CATALOG).expect("a path of a state");
+        let found = self.directory().select_nodes(&NodeFilter::default(), &[path])?;
+        let held = |node: SelectedNode| {
+            let catalog = node.values.get(HELD_CATALOG).and_then(Value::as_str)?;
+            Some((node.identity, CatalogAddress::parse(catalog).ok()?))
+        };
+        Ok(found.map(|found| found.into_iter().filter_map(held).collect()))
+    }
+
+    /// The catalogs that are not to be deleted: the newest of each node, and what nodes say they have.
+    pub(crate) fn named_catalogs(
+        &self,
+    ) -> Result<Option<Vec<(Identity, CatalogAddress)>>, QueryError> {
+        let Some(held) = self.held_catalogs()? else { return Ok(None) };
+        let newest = self.0.newest.read().unwrap_or_else(PoisonError::into_inner);
+        let newest = newest
+            .iter()
+            .filter_map(|(node, last)| Some((node.clone(), last.record.catalog?.address)));
+        Ok(Some(newest.chain(held).collect()))
+    }
+
+    pub(crate) fn keep_releases(&self) -> usize {
+        self.0.context.keep_releases
     }
 
     pub fn code(&self, environment: &str) -> KnownCode {

@@ -16,6 +16,7 @@ const DEFAULT_LEASE_SECONDS: u64 = 30;
 const MIN_LEASE_SECONDS: u64 = 2;
 /// How often a repository is fetched without an announcement.
 const DEFAULT_POLL_SECONDS: u64 = 300;
+const DEFAULT_KEPT_RELEASES: usize = 20;
 const MIB: u64 = 1024 * 1024;
 
 /// The section `[plugins.compiler]`.
@@ -44,6 +45,8 @@ pub struct CompilerServiceOptions {
     pub timeout_seconds: Option<u64>,
     /// A catalog that read the time, a random number or a program is compiled again after this time; never if absent.
     pub external_max_age_seconds: Option<u64>,
+    /// Releases that are kept although no node was given them; 20 if absent.
+    pub keep_releases: Option<usize>,
     /// Environments by name. A node belongs to the first one, by name, whose filter it matches.
     pub environments: BTreeMap<String, EnvironmentOptions>,
 }
@@ -95,6 +98,10 @@ impl CompilerServiceOptions {
             memory_bytes: self.memory_mib.map_or(default.memory_bytes, |mib| mib * MIB),
             timeout: self.timeout_seconds.map_or(default.timeout, Duration::from_secs),
         }
+    }
+
+    pub fn keep_releases(&self) -> usize {
+        self.keep_releases.unwrap_or(DEFAULT_KEPT_RELEASES)
     }
 
     pub fn external_max_age(&self) -> Option<Duration> {

@@ -15,6 +15,7 @@ use crate::code::{CodeSourceError, CodeStore};
 use crate::handle::{CODE_PATTERN, CompilerHandle};
 use crate::options::{CodeSource, Environment};
 use crate::record::NEWEST_PREFIX;
+use crate::releases::ReleaseStore;
 use crate::worker::CompileWorker;
 
 /// Pause after an error of the broker or of a repository.
@@ -23,6 +24,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 const DIRECTORY_POLL: Duration = Duration::from_secs(5);
 /// How often all nodes are checked without a change: catalogs grow old, and nodes leave answers when they are silent for long.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(10);
+/// How often old catalogs and files are deleted.
+const COLLECTION_INTERVAL: Duration = Duration::from_hours(24);
+const FIRST_COLLECTION: Duration = Duration::from_hours(1);
 /// Changes of the directory are collected for this time before answers to queries are compared.
 const QUERY_DELAY: Duration = Duration::from_secs(1);
 
@@ -62,6 +66,7 @@ impl CompilerService {
         tasks.spawn(Self::open_code(Arc::clone(&self)));
         tasks.spawn(Self::check_changes(Arc::clone(&self)));
         tasks.spawn(Self::sweep(Arc::clone(&self)));
+        tasks.spawn(Self::collect_daily(Arc::clone(&self)));
         for environment in self.handle.environments() {
             tasks.spawn(Self::follow_code(Arc::clone(&self), environment.clone()));
             for _ in 0..self.parallel {
@@ -247,6 +252,38 @@ impl CompilerService {
             sweeps.tick().await;
             self.handle.queries().forget();
             self.check_all().await;
+        }
+    }
+
+    /// Deletes what nothing names any more. Several instances do the same, and harm nothing.
+    async fn collect_daily(self: Arc<Self>) {
+        self.wait_ready().await;
+        let store = ReleaseStore::new(self.handle.catalogs().clone(), self.worker.content.clone());
+        let first = Instant::now() + FIRST_COLLECTION;
+        let mut ticks = interval_at(first, COLLECTION_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let named = match self.handle.named_catalogs() {
+                Ok(Some(named)) => named,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::error!(%error, "cannot find out which catalogs nodes have");
+                    return;
+                }
+            };
+            let (keep, now) = (self.handle.keep_releases(), self.handle.now());
+            match store.collect(named, keep, now).await {
+                Ok(report) => tracing::info!(
+                    releases = report.deleted_releases,
+                    catalogs = report.deleted_catalogs,
+                    files = report.content.deleted_files,
+                    "deleted what nothing names"
+                ),
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(error, "cannot delete old catalogs and files");
+                }
+            }
         }
     }
 

@@ -6,8 +6,7 @@ use muster_contract::compiler::{
     CompilerAnnounceInput, CompilerAnnounceOutput, CompilerCompileInput, CompilerCompileOutput,
 };
 
-use super::{CompilerActions, select_nodes, store_failure};
-use crate::options::Environment;
+use super::{CompilerActions, find_environment, select_nodes, store_failure};
 
 /// Most nodes in an answer that cannot be compiled.
 const MAX_IMPOSSIBLE: usize = 100;
@@ -49,16 +48,4 @@ pub(super) async fn announce(
     let code = found.await?.map_err(|error| ActionError::failed(error_chain(&error)))?;
     let changed = actions.handle.announce(&input.environment, &code, pinned).await;
     Ok(CompilerAnnounceOutput { code: code.into(), changed: changed.map_err(store_failure)? })
-}
-
-fn find_environment<'a>(
-    actions: &'a CompilerActions,
-    name: &str,
-) -> Result<&'a Environment, ActionError> {
-    let environments = actions.handle.environments();
-    environments.iter().find(|environment| environment.name == name).ok_or_else(|| {
-        let known: Vec<&str> = environments.iter().map(|one| one.name.as_str()).collect();
-        let known = known.join(", ");
-        ActionError::invalid_input(format!("there is no environment {name}; there are: {known}"))
-    })
 }

@@ -1,14 +1,16 @@
-//! The agent `compiler`: compiles nodes on request, and shows what was compiled.
+//! The agent `compiler`: compiles nodes on request, shows what was compiled, and stores releases.
 
 mod change;
+mod release;
 mod show;
 
 use muster_api::base::error_chain;
 use muster_api::{ActionError, Agent, AgentError};
 use muster_bus::BucketError;
 use muster_contract::compiler::{
-    CompilerAgent, CompilerAnnounce, CompilerCatalog, CompilerCompile, CompilerEnvironments,
-    CompilerList, CompilerShow,
+    CompilerAgent, CompilerAnnounce, CompilerCatalog, CompilerCompile, CompilerDiff, CompilerDraft,
+    CompilerEnvironments, CompilerList, CompilerPromote, CompilerPublish, CompilerRelease,
+    CompilerReleases, CompilerShow,
 };
 use muster_directory::QueryError;
 use muster_filter::NodeFilter;
@@ -16,12 +18,15 @@ use muster_wire::identity::Identity;
 
 use crate::code::CodeStore;
 use crate::handle::CompilerHandle;
+use crate::options::Environment;
+use crate::releases::ReleaseStore;
 
 /// What the actions use.
 #[derive(Debug, Clone)]
 pub struct CompilerActions {
     pub handle: CompilerHandle,
     pub code: CodeStore,
+    pub releases: ReleaseStore,
 }
 
 /// The agent `compiler`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
@@ -39,6 +44,12 @@ pub fn build_agent(actions: &CompilerActions) -> Result<Agent, AgentError> {
         .blocking_action(CompilerEnvironments, actions, |actions, _, _| {
             show::environments(&actions.handle)
         })
+        .action(CompilerDraft, actions, release::draft)
+        .action(CompilerPublish, actions, release::publish)
+        .action(CompilerReleases, actions, release::releases)
+        .action(CompilerRelease, actions, release::release)
+        .action(CompilerDiff, actions, release::diff)
+        .action(CompilerPromote, actions, release::promote)
         .build()
 }
 
@@ -54,12 +65,26 @@ fn select_nodes(
     };
     let found =
         handle.directory().select_nodes(&filter, &[]).map_err(|error| invalid_query(&error))?;
-    let found = found.ok_or_else(|| {
-        ActionError::failed(
-            "the compiler has just started and has not read the records of all nodes yet; try again in some seconds",
-        )
-    })?;
+    let found = found.ok_or_else(not_ready)?;
     Ok(found.into_iter().map(|node| node.identity).collect())
+}
+
+fn not_ready() -> ActionError {
+    ActionError::failed(
+        "the compiler has just started and has not read the records of all nodes yet; try again in some seconds",
+    )
+}
+
+fn find_environment<'a>(
+    actions: &'a CompilerActions,
+    name: &str,
+) -> Result<&'a Environment, ActionError> {
+    let environments = actions.handle.environments();
+    environments.iter().find(|environment| environment.name == name).ok_or_else(|| {
+        let known: Vec<&str> = environments.iter().map(|one| one.name.as_str()).collect();
+        let known = known.join(", ");
+        ActionError::invalid_input(format!("there is no environment {name}; there are: {known}"))
+    })
 }
 
 fn parse_node(text: &str) -> Result<Identity, ActionError> {

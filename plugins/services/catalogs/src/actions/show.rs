@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::base::error_chain;
+use muster_api::base::{compare_natural, error_chain};
 use muster_api::{ActionError, CallContext};
 use muster_contract::compiler::{
     CompilerCatalogInput, CompilerCatalogOutput, CompilerEnvironmentRow,
@@ -33,7 +33,8 @@ pub(super) fn list(
     }
     let total = rows.len();
     if let Some(after) = &input.after {
-        rows.retain(|row| row.node > *after);
+        // In the order of the list, in which `db2` precedes `db10`.
+        rows.retain(|row| compare_natural(&row.node, after).is_gt());
     }
     let has_more = rows.len() > MAX_LISTED_NODES;
     rows.truncate(MAX_LISTED_NODES);
@@ -41,7 +42,7 @@ pub(super) fn list(
     Ok(CompilerListOutput { nodes: rows, total, next })
 }
 
-fn node_row(handle: &CompilerHandle, node: &Identity) -> CompilerNodeRow {
+pub(super) fn node_row(handle: &CompilerHandle, node: &Identity) -> CompilerNodeRow {
     let queued = handle.queue().get(node).map(|want| match want.claim {
         Some(_) => "compiling".into(),
         None => "waiting".into(),
