@@ -9,6 +9,7 @@ use std::sync::Arc;
 use muster_agents::motd::MotdRenderer;
 use muster_agents::nrpe::CheckMonitor;
 use muster_agents::package::PackageWorkers;
+use muster_agents::release::ReleaseFollower;
 use muster_agents::ssh::LoginOptions;
 use muster_api::FindingLevel;
 use muster_api::base::duration_millis;
@@ -83,6 +84,8 @@ pub struct AssembledDaemon {
     pub again: Option<AgainMonitor>,
     /// The scheduled checks; `None` without the agent `nrpe`.
     pub checks: Option<CheckMonitor>,
+    /// The promotions of the node; `None` without the agent `release`.
+    pub releases: Option<ReleaseFollower>,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
     /// The machine that the daemon itself runs on; a source of facts too.
@@ -145,7 +148,7 @@ pub fn assemble_daemon(
     core.health.set_findings("policies", FindingLevel::Error, &problems);
     reload::reload_facts(&core, &*host);
     core.node.state.refresh(&*core.node.system);
-    let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins } =
+    let BackgroundPlugins { puppet, again, checks, releases, engine_dir, packages, motd, logins } =
         plugins.background;
     let puppet = puppet.build_monitor(Arc::clone(&core.node.system));
     let core = Arc::new(core);
@@ -156,6 +159,7 @@ pub fn assemble_daemon(
         puppet,
         again,
         checks,
+        releases,
         engine_dir,
         host,
         packages,

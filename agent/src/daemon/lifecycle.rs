@@ -38,7 +38,7 @@ use crate::services::events::{self, EventSources};
 use crate::services::external::ExternalAgentManager;
 use crate::services::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services::registration::NodeRegistration;
-use crate::services::{again_tasks, central, login, lost, upkeep};
+use crate::services::{again_tasks, central, login, lost, release_tasks, upkeep};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -87,7 +87,8 @@ pub async fn run_until_signal(
     let assembled = assemble::assemble_daemon(config, config_file, handles)?;
     let _ = assembled.core.started_config.set(started);
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
-    let AssembledDaemon { engine_dir, host, packages, motd, again, logins, .. } = assembled;
+    let AssembledDaemon { engine_dir, host, packages, motd, again, logins, releases, .. } =
+        assembled;
     let left = core.journals.begun.unanswered();
     packages.remove_ended(|id| left.iter().any(|begun| begun.stored_work_ids().contains(&id)));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
@@ -124,6 +125,7 @@ pub async fn run_until_signal(
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.connect(&bus);
+    tasks.extend(release_tasks::start(releases, &core, &bus, supervisor.stop.clone()));
     tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     // The message of the day and the prompt need no broker.
     tasks.push(tokio::spawn(ChangeWatch::new(&core, &host, config, motd, &engine_dir).run()));

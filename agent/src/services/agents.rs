@@ -16,6 +16,7 @@ use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
 use muster_agents::package::{PackagePlugin, PackageWorkers};
 use muster_agents::process::ProcessPlugin;
 use muster_agents::puppetral::PuppetralPlugin;
+use muster_agents::release::{ReleaseFollower, ReleasePlugin};
 use muster_agents::restart::cycle::MachinePaths;
 use muster_agents::restart::{
     DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
@@ -118,6 +119,8 @@ pub struct BackgroundPlugins {
     pub again: Option<AgainMonitor>,
     /// The scheduled checks; `None` without the agent `nrpe`.
     pub checks: Option<CheckMonitor>,
+    /// The promotions of the node; `None` without the agent `release`.
+    pub releases: Option<ReleaseFollower>,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
     pub packages: Arc<PackageWorkers>,
@@ -177,6 +180,7 @@ fn build_plugins(
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;
     builder.add::<PuppetralPlugin>(())?;
+    let releases = builder.add::<ReleasePlugin>(Arc::clone(catalog.options()))?.follower();
     let restarts = restart_manager(sections, daemon, catalog.options())?;
     builder.add::<RestartPlugin>(restarts.clone())?;
     builder.add::<RpcutilPlugin>(())?;
@@ -188,7 +192,7 @@ fn build_plugins(
     let engine_dir = catalog.options().state_dir.clone();
     let again = again.monitor();
     let background =
-        BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins };
+        BackgroundPlugins { puppet, again, checks, releases, engine_dir, packages, motd, logins };
     Ok(builder.finish(background))
 }
 

@@ -14,4 +14,5 @@ pub(crate) mod lost;
 pub(crate) mod metrics;
 pub(crate) mod presence;
 pub mod registration;
+pub(crate) mod release_tasks;
 pub(crate) mod upkeep;

@@ -12,6 +12,7 @@ pub mod package;
 pub mod path_policy;
 pub mod process;
 pub mod puppetral;
+pub mod release;
 pub mod restart;
 pub mod rpcutil;
 pub mod service;

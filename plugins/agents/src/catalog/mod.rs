@@ -6,7 +6,7 @@
 mod catalog_actions;
 mod ledger_actions;
 mod options;
-mod runs;
+pub(crate) mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +30,7 @@ pub struct CatalogPlugin(Arc<Options>);
 
 impl CatalogPlugin {
     /// The options, with the state directory filled in.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &Arc<Options> {
         &self.0
     }
 }

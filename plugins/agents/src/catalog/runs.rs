@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::base::error_chain;
-use muster_api::system::StateDir;
-use muster_api::{ActionError, BlockingContext};
+use muster_api::system::command::CancelFlag;
+use muster_api::system::{StateDir, System};
+use muster_api::wire::identity::Identity;
+use muster_api::{ActionError, BlockingContext, CallContext};
 use muster_contract::catalog::{CatalogRunEvent, CatalogRunOutcome};
 use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog};
@@ -52,6 +54,31 @@ pub(crate) fn add_outcome(
     }
 }
 
+/// The machine on which a catalog is applied.
+#[derive(Debug, Clone)]
+pub(crate) struct RunMachine {
+    pub(crate) system: Arc<dyn System>,
+    pub(crate) node: Identity,
+    pub(crate) cancel: CancelFlag,
+}
+
+impl RunMachine {
+    pub(crate) fn of_call(cx: &BlockingContext) -> Self {
+        let (system, cancel) = (Arc::clone(&cx.system), cx.cancel_flag.clone());
+        Self { system, node: cx.node.identity().clone(), cancel }
+    }
+}
+
+/// What a run may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunMode {
+    Apply,
+    /// Changes nothing; runs the commands that find out whether something is to be done.
+    Noop,
+    /// Changes nothing and runs no command.
+    Plan,
+}
+
 /// Applies a catalog and returns the reply. Sends each event as it happens if the caller asked for progress.
 pub(crate) fn apply_catalog(
     cx: &BlockingContext,
@@ -59,35 +86,59 @@ pub(crate) fn apply_catalog(
     source: CatalogSource,
     run_options: RunOptions,
 ) -> Result<CatalogRunOutcome, ActionError> {
-    let state = open_state_dir(settings)?;
     let bytes = read_catalog(cx, settings, source)?;
-    let catalog = Catalog::parse(&bytes, cx.node.identity().as_str())
-        .map_err(|error| invalid_catalog_error(&error))?;
-    let engine = ResourceEngine::new(Arc::clone(&cx.system))
-        .with_type_source(machine_type_sources(&cx.system));
-    let engine = if run_options.noop { engine.to_read_only() } else { engine };
+    let mode = if run_options.noop { RunMode::Plan } else { RunMode::Apply };
+    let machine = RunMachine::of_call(cx);
+    let report = run_engine(&machine, settings, &bytes, mode, run_options, &mut |event| {
+        report_event(cx, event);
+    })?;
+    let outcome = read_outcome(&report);
+    match describe_failure(&report, &outcome) {
+        None => Ok(outcome),
+        Some(failure) => Err(ActionError::failed(failure).with_output(&outcome)),
+    }
+}
+
+/// Sends the message of an event to a caller that asked for progress.
+pub(crate) fn report_event(cx: &CallContext, event: &RunEvent) {
+    if let RunEvent::Log(log) = event {
+        cx.emit_event(json!({"message": format!("{}: {}", log.source, log.message)}));
+    }
+}
+
+/// Applies a catalog with the node's locks and ledger.
+pub(crate) fn run_engine(
+    machine: &RunMachine,
+    settings: &Options,
+    bytes: &[u8],
+    mode: RunMode,
+    run_options: RunOptions,
+    on_event: &mut dyn FnMut(&RunEvent),
+) -> Result<RunReport, ActionError> {
+    let RunMachine { system, node, cancel } = machine;
+    let state = open_state_dir(settings)?;
+    let catalog =
+        Catalog::parse(bytes, node.as_str()).map_err(|error| invalid_catalog_error(&error))?;
+    let engine =
+        ResourceEngine::new(Arc::clone(system)).with_type_source(machine_type_sources(system));
+    let engine = if mode == RunMode::Plan { engine.to_read_only() } else { engine };
     let puppets = settings.puppet_state.clone();
-    let puppets = puppets.unwrap_or_else(|| puppet_state_dirs(cx.system.root()));
+    let puppets = puppets.unwrap_or_else(|| puppet_state_dirs(system.root()));
     let lock_timeout = Duration::from_secs(settings.lock_wait);
     let _run_lock = CatalogRunLock::acquire(&state, &puppets, lock_timeout)
         .map_err(|error| lock_action_error(&error))?;
     let run_options = RunOptions {
+        noop: mode != RunMode::Apply,
         run_id: uuid::Uuid::now_v7().to_string(),
-        cancel: cx.cancel_flag.clone(),
+        cancel: cancel.clone(),
         ..run_options
     };
-    let mut on_event = |event: &RunEvent| {
-        if let RunEvent::Log(log) = event {
-            cx.emit_event(json!({"message": format!("{}: {}", log.source, log.message)}));
-        }
-    };
-    let report =
-        run::apply_stored_catalog(&engine, &catalog, &bytes, &state, &run_options, &mut on_event)
-            .map_err(|error| match error {
+    run::apply_stored_catalog(&engine, &catalog, bytes, &state, &run_options, on_event).map_err(
+        |error| match error {
             CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
             CatalogRunError::State(error) => ActionError::from_cause(error),
-        })?;
-    build_outcome(&report)
+        },
+    )
 }
 
 pub(crate) fn open_state_dir(options: &Options) -> Result<StateDir, ActionError> {
@@ -129,7 +180,7 @@ fn lock_action_error(error: &LockError) -> ActionError {
     }
 }
 
-fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
+pub(crate) fn read_outcome(report: &RunReport) -> CatalogRunOutcome {
     let statuses = &report.resource_statuses;
     let count = |has_status: fn(&muster_engine::report::ResourceStatus) -> bool| {
         statuses.iter().filter(|status| has_status(status)).count()
@@ -143,7 +194,7 @@ fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
         };
         status.events.iter().map(to_event)
     });
-    let outcome = CatalogRunOutcome {
+    CatalogRunOutcome {
         status: report.status.to_owned(),
         exit_code: report.exit_code(),
         resources: statuses.len(),
@@ -153,18 +204,21 @@ fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
         pending: report.pending_refreshes.len(),
         events: all.take(MAX_LISTED_EVENTS).collect(),
         run: report.transaction_uuid.clone(),
-    };
-    if report.status != "failed" {
-        return Ok(outcome);
     }
-    let names: Vec<&str> = statuses
-        .iter()
+}
+
+/// Why a run failed; `None` if it did not.
+pub(crate) fn describe_failure(report: &RunReport, outcome: &CatalogRunOutcome) -> Option<String> {
+    if report.status != "failed" {
+        return None;
+    }
+    let failed = report.resource_statuses.iter();
+    let names: Vec<&str> = failed
         .filter(|status| status.failed || status.failed_to_restart)
         .map(|status| status.resource.as_str())
         .take(5)
         .collect();
     let more = outcome.failed.saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let failed = ActionError::failed(format!("the run failed: {}{more}", names.join(", ")));
-    Err(failed.with_output(&outcome))
+    Some(format!("the run failed: {}{more}", names.join(", ")))
 }

@@ -114,7 +114,9 @@ fn run_catalog(
         RefreshLedger::open(state)?
     };
     let (state_store, warning) = ResourceStateStore::load(state)?;
-    let contents = content_directory(engine.system(), state, options);
+    let contents = options.content_directory.clone();
+    let contents =
+        contents.unwrap_or_else(|| default_content_directory(engine.system(), state.path()));
     let mut run = CatalogRun {
         engine,
         cx: engine.resource_context(options.cancel.clone()).with_contents(contents),
@@ -153,12 +155,10 @@ fn run_catalog(
     Ok(report)
 }
 
-/// The directory of contents. That of the state directory has a path on the machine only below its root.
-fn content_directory(system: &dyn System, state: &StateDir, options: &RunOptions) -> PathBuf {
-    if let Some(directory) = &options.content_directory {
-        return directory.clone();
-    }
-    let host_path = std::path::absolute(state.path().join(CONTENT_DIRECTORY)).unwrap_or_default();
+/// The directory, on the machine, in which a run with this state directory looks for contents by default. That in the state directory has a path on the machine
+/// only below its root.
+pub fn default_content_directory(system: &dyn System, state: &Path) -> PathBuf {
+    let host_path = std::path::absolute(state.join(CONTENT_DIRECTORY)).unwrap_or_default();
     match host_path.strip_prefix(system.root()) {
         Ok(relative_path) => Path::new("/").join(relative_path),
         Err(_) => PathBuf::from(DEFAULT_CONTENT_DIRECTORY),
