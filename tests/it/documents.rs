@@ -232,7 +232,7 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/`, `catalogs/` and `schedules/`.
-const OTHERS: [&str; 30] = [
+const OTHERS: [&str; 35] = [
     "muster.compile.v1",
     "muster.compile.announced.v1",
     "muster.catalogs.v1",
@@ -262,6 +262,11 @@ const OTHERS: [&str; 30] = [
     "muster.copy.v1",
     "muster.event.line.v1",
     "muster.broker.balance.v1",
+    "muster.release.created.v1",
+    "muster.release.diff.v1",
+    "muster.release.plan.v1",
+    "muster.release.status.v1",
+    "muster.releases.v1",
     "muster.broker.status.v1",
 ];
 

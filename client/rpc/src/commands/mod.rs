@@ -33,6 +33,7 @@ pub mod policy;
 pub mod prompt;
 pub mod provision;
 pub mod puppet;
+pub mod release;
 pub mod run;
 pub mod schedule;
 pub mod schema;
@@ -49,7 +50,8 @@ use muster_client::documents::{
 };
 #[cfg(test)]
 use muster_contract::compiler::{
-    CompilerAnnounceOutput, CompilerCompileOutput, CompilerEnvironmentsOutput, CompilerShowOutput,
+    CompilerAnnounceOutput, CompilerCompileOutput, CompilerDiffOutput, CompilerEnvironmentsOutput,
+    CompilerReleasesOutput, CompilerShowOutput,
 };
 #[cfg(test)]
 use muster_contract::schedule::{
@@ -196,6 +198,9 @@ commands! { args, color, program, cx:
     /// Show catalogs that were compiled ahead, and what they depend on
     #[command(subcommand)]
     Catalog(catalog::args::CatalogCommand) => catalog::run(*args, cx).await;
+    /// Give nodes the catalogs of a release, and compare releases
+    #[command(subcommand)]
+    Release(release::args::ReleaseCommand) => Box::pin(release::run(*args, cx)).await;
     "Access":
     /// Show who you are to the nodes, and until when
     #[command(after_help = whoami::args::AFTER_HELP)]
@@ -276,6 +281,11 @@ documents! {
     "muster.catalogs.v1": "rpc catalog list -j", ServiceDocument<'_, catalog::output::CatalogList>;
     "muster.catalog.v1": "rpc catalog show -j", catalog::output::CatalogDocument<'_>;
     "muster.catalog.why.v1": "rpc catalog why -j", ServiceDocument<'_, CompilerShowOutput>;
+    "muster.release.created.v1": "rpc release create -j", release::output::ReleaseCreated;
+    "muster.releases.v1": "rpc release list -j", ServiceDocument<'_, CompilerReleasesOutput>;
+    "muster.release.diff.v1": "rpc release diff -j", ServiceDocument<'_, CompilerDiffOutput>;
+    "muster.release.plan.v1": "rpc release plan -j", ReportDocument<'_, release::output::ReleasePlanDocument<'_>>;
+    "muster.release.status.v1": "rpc release status -j", ReportDocument<'_, release::output::ReleaseStatusDocument<'_>>;
     "muster.catalog.environments.v1": "rpc catalog environments -j", ServiceDocument<'_, CompilerEnvironmentsOutput>;
     "muster.facts.v1": "rpc facts -j", ReportDocument<'_, facts::output::FactsDocument<'_>>;
     "muster.fact_names.v1": "rpc facts -j without the name of a fact", facts::fact_names::FactNamesDocument;

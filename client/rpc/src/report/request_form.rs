@@ -16,7 +16,7 @@ use crate::report::command_output_printer::CommandOutputPrinter;
 use crate::report::jsonl::RequestJsonLine;
 use crate::report::progress::ProgressReporter;
 use crate::report::template_values::REPLY_TEMPLATE_NAMES;
-use crate::session::context::{CommandContext, CommandResult, Error, Result};
+use crate::session::context::{CommandContext, Error, Result};
 use crate::session::form;
 use crate::session::form::{JsonForm, OutputFormError};
 
@@ -108,11 +108,11 @@ impl RequestOutputForm {
 }
 
 /// Runs a command with the output form of the flags, and prints its error in that form.
-pub async fn run_with_form(
+pub async fn run_with_form<T>(
     flags: &Flags,
     cx: CommandContext<'_>,
-    command: impl AsyncFnOnce(&RequestOutputForm) -> CommandResult,
-) -> CommandResult {
+    command: impl AsyncFnOnce(&RequestOutputForm) -> Result<T>,
+) -> Result<T> {
     let mut flags = flags.clone();
     if flags.apply_output().map_err(OutputFormError::TwoForms)? {
         cx.printer.print_warning(

@@ -41,8 +41,27 @@ use crate::session::form;
 /// Interval in which output that is held back is checked.
 const HELD_OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The end of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct SentRequest {
+    pub code: CommandExitCode,
+    /// Whether some nodes were not asked, because a rollout stopped.
+    pub is_stopped: bool,
+}
+
+impl From<CommandExitCode> for SentRequest {
+    fn from(code: CommandExitCode) -> Self {
+        Self { code, is_stopped: false }
+    }
+}
+
 /// Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
+    Ok(run_to_end(args, cx).await?.code)
+}
+
+/// The same, for a command that goes on after the request.
+pub async fn run_to_end(args: RequestArgs, cx: CommandContext<'_>) -> Result<SentRequest> {
     let flags = args.output.clone();
     run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
 }
@@ -68,7 +87,7 @@ async fn ask_action(
     args: RequestArgs,
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
-) -> CommandResult {
+) -> Result<SentRequest> {
     let target = cx.read_target(&args.filters)?;
     let earlier_job = EarlierJob::from_flags(&args.flags, cx.environment)?;
     let words = request_words(&args, earlier_job.as_ref(), cx)?;
@@ -131,7 +150,8 @@ async fn ask_action(
     }
     if let Some(path) = &args.approval.propose {
         let lifetime = args.approval.lifetime;
-        return write_proposal((path, lifetime), &plan, &target, found.nodes, settings, cx);
+        let written = write_proposal((path, lifetime), &plan, &target, found.nodes, settings, cx);
+        return written.map(Into::into);
     }
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
@@ -152,7 +172,8 @@ async fn ask_action(
     if let Some(delivery) = destination {
         let messages = MessagePrinter(cx.printer);
         let recorder = JobRecorder::new(journal, &messages);
-        return pending_request.send_without_waiting(delivery, &recorder).await;
+        let sent = pending_request.send_without_waiting(delivery, &recorder).await;
+        return sent.map(Into::into);
     }
     let output = RequestOutput::new(form, filter, &args.output, action, cx)
         .with_noop(plan.is_noop())
@@ -203,7 +224,7 @@ impl PendingRequest<'_> {
         output: &RequestOutput<'_>,
         recorder: &JobRecorder<'_>,
         form: &RequestOutputForm,
-    ) -> CommandResult {
+    ) -> Result<SentRequest> {
         let RequestPlan { ddl, action, .. } = self.request.plan;
         let (cx, trace) = (self.cx, self.request.trace);
         output.print_found((ddl.name(), action.name()), &self.found.nodes)?;
@@ -220,7 +241,8 @@ impl PendingRequest<'_> {
         cx.remember_found(self.target, report.replies.iter().map(|reply| &reply.node));
         cx.suggest_nodes(&report.stats.not_connected);
         print_next_steps(&report, recorder.job_id().as_deref(), cx);
-        Ok(report.stats.outcome().into())
+        let is_stopped = !report.stats.not_asked.is_empty();
+        Ok(SentRequest { code: report.stats.outcome().into(), is_stopped })
     }
 
     /// Sends the request without waiting for replies, and prints that it was sent.

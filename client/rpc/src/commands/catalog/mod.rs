@@ -120,7 +120,10 @@ async fn show(args: CatalogShowArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// The filter as JSON; `None` without conditions.
-fn read_filter(conditions: ConditionArgs, cx: CommandContext<'_>) -> Result<Option<String>> {
+pub(crate) fn read_filter(
+    conditions: ConditionArgs,
+    cx: CommandContext<'_>,
+) -> Result<Option<String>> {
     let flags = FilterArgs { conditions, ..FilterArgs::default() };
     let target = cx.read_target(&flags)?;
     let text = || serde_json::to_string(&target.filter).map_err(CatalogReadError::Json);

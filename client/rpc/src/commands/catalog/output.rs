@@ -129,7 +129,7 @@ fn state_text(row: &CompilerNodeRow) -> String {
     }
 }
 
-fn dash() -> String {
+pub(crate) fn dash() -> String {
     "-".to_owned()
 }
 
@@ -137,11 +137,11 @@ fn optional_text(text: Option<&NodeText>) -> String {
     text.map_or_else(dash, |text| text.line().into_owned())
 }
 
-fn shorten(digits: &str) -> String {
+pub(crate) fn shorten(digits: &str) -> String {
     digits.chars().take(SHORT_DIGITS).collect()
 }
 
-fn message_text(message: &CompilerMessageRow) -> String {
+pub(crate) fn message_text(message: &CompilerMessageRow) -> String {
     let level = message.level.as_ref().map(|level| format!("{}: ", level.line()));
     let place = message.file.as_ref().map(|file| match message.line {
         Some(line) => format!(" ({}:{line})", file.line()),
