@@ -62,6 +62,7 @@ puppet: ## install Puppet and Puppet Server, and unpack NRPE, which tests need, 
 	@tools/fetch-puppet
 	@tools/fetch-puppetserver
 	@tools/fetch-nrpe $(TOOLS)
+	@tools/fetch-modules $(TOOLS)
 
 ansible: ## install ansible-core, which tests need, below target/tools if it is missing
 	@tools/fetch-ansible $(TOOLS)

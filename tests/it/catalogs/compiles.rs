@@ -184,6 +184,26 @@ async fn answer_to_a_query_is_an_input() {
     assert_eq!(compiled, ["lb1.acme.net", "web2.acme.net"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_that_an_agent_of_puppet_adds_are_there() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    let manifest =
+        "notify { \"${clientcert} ${clientversion} ${facts['puppetversion']} ${clientnoop}\": }\n";
+    fleet.environment.write("manifests/site.pp", manifest);
+    let instance = fleet.start_instance("compiler1").await;
+    let versions =
+        [("web1.acme.net", json!({})), ("web2.acme.net", json!({"puppetversion": "8.4.0"}))];
+    let mut settled = Vec::new();
+    for (node, facts) in &versions {
+        settled.push(((*node).to_owned(), fleet.publish(node, facts).await));
+    }
+    fleet.await_settled(&instance, &settled).await;
+    let expected = ["web1.acme.net 7.23.0 7.23.0 false", "web2.acme.net 8.4.0 8.4.0 false"];
+    for ((node, _), expected) in versions.iter().zip(expected) {
+        assert_eq!(notified(&fleet, &instance, node).await, [expected]);
+    }
+}
+
 /// The directory changes after a compile asked it and before the compile ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_that_changes_during_the_compile_is_noticed() {

@@ -28,6 +28,8 @@ use crate::queries::DirectoryQueries;
 use crate::queue::{CompileQueue, WantedCompile};
 use crate::record::{CompileRecord, NEWEST_PREFIX};
 
+/// The version of Puppet whose semantics the engine has, for nodes without Puppet.
+const PUPPET_VERSION: &str = "7.23.0";
 /// The catalog that a node says it has.
 const HELD_CATALOG: &str = "state.release.catalog";
 const CODE_PREFIX: &str = "code.";
@@ -194,7 +196,8 @@ impl CompilerHandle {
 
     /// A node with the code of its environment; `None` if it has no record or no environment, or while the code is not there.
     pub fn compilable(&self, node: &Identity) -> Option<CompilableNode> {
-        let snapshot = self.directory().snapshot(node)?;
+        let mut snapshot = self.directory().snapshot(node)?;
+        add_agent_facts(node, &mut snapshot.facts);
         // The options refuse a filter that only nodes can evaluate.
         let environment = self.environment_of(node).ok()??;
         let code = self.code(&environment.name);
@@ -413,6 +416,21 @@ enum ReadError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Inputs(#[from] CompressedJsonError),
+}
+
+/// Adds what Puppet's agent adds to the facts of a node. Published modules read it: that of `concat` compares `clientversion`.
+fn add_agent_facts(node: &Identity, facts: &mut Map<String, Value>) {
+    let version = facts.get("puppetversion").and_then(Value::as_str).unwrap_or(PUPPET_VERSION);
+    let version = Value::from(version);
+    let added = [
+        ("clientcert", Value::from(node.as_str())),
+        ("clientnoop", Value::from(false)),
+        ("clientversion", version.clone()),
+        ("puppetversion", version),
+    ];
+    for (name, value) in added {
+        facts.entry(name).or_insert(value);
+    }
 }
 
 /// What is known of a node without its help, as in Puppet's `$trusted`. The record was signed with the node's key.
