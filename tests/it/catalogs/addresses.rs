@@ -3,8 +3,12 @@
 use muster_catalogs::catalog::{SecretKey, StoredCatalog};
 use muster_catalogs::compiler::{CompileLimits, Compiler};
 use muster_tests::organisation::Organisation;
+use muster_tests::tier::repetitions;
 use muster_wire::catalog::{CatalogAddress, CatalogStatement, CompiledCatalog};
 use muster_wire::identity::Identity;
+use proptest::prelude::{Strategy, any};
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
 use super::file_reads::{module_set, node};
@@ -69,6 +73,85 @@ async fn a12_5_equal_inputs_make_equal_bytes_and_every_difference_another_addres
     first.write("modules/web/manifests/vhost.pp", &format!("# A comment.\n{manifest}"));
     let after = store(&first, &first.compiler(), &node()).await;
     assert!(after.effect() == before.effect() && after.address() != before.address());
+}
+
+/// What a compile of the property reads and what it does not.
+#[derive(Debug, Clone)]
+struct RandomInputs {
+    role: String,
+    port: u32,
+    greeting: String,
+    file: String,
+    unread: String,
+}
+
+fn random_inputs() -> impl Strategy<Value = RandomInputs> {
+    ("[a-zäß '\"$]{0,12}", any::<u32>(), "[ -~]{0,20}", "[ -~\n]{0,40}", "[a-z]{0,8}").prop_map(
+        |(role, port, greeting, file, unread)| RandomInputs { role, port, greeting, file, unread },
+    )
+}
+
+impl RandomInputs {
+    fn write(&self, environment: &Environment) {
+        let manifest = "class web(String $greeting) {\n  notify { 'g': message => $greeting }\n  \
+            notify { 'f': message => \"${facts['role']} ${facts['net']['port']}\" }\n  \
+            file { '/etc/web': source => 'puppet:///modules/web/file' }\n}\n";
+        environment.write("manifests/site.pp", "include web\n");
+        environment.write("modules/web/manifests/init.pp", manifest);
+        environment.write("modules/web/files/file", &self.file);
+        let hierarchy = "version: 5\ndefaults: {datadir: data, data_hash: yaml_data}\n\
+            hierarchy:\n  - {name: common, path: common.yaml}\n";
+        environment.write("hiera.yaml", hierarchy);
+        let data = json!({"web::greeting": self.greeting, "web::unread": self.unread});
+        environment.write("data/common.yaml", &data.to_string());
+    }
+
+    fn node(&self) -> TestNode {
+        let facts = json!({"role": self.role, "net": {"port": self.port}, "unread": self.unread});
+        TestNode::new("web1.acme.net", facts)
+    }
+
+    /// These inputs with another value of one that the compile reads.
+    fn changed(&self, which: usize) -> Self {
+        let mut changed = self.clone();
+        match which {
+            0 => changed.role.push('x'),
+            1 => changed.port ^= 1,
+            2 => changed.greeting.push('x'),
+            _ => changed.file.push('x'),
+        }
+        changed
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_5_property_of_random_facts_data_and_files() {
+    let (Some(first), Some(second)) = (Environment::create(), Environment::create()) else {
+        return;
+    };
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..repetitions(20) {
+        let inputs = random_inputs().new_tree(&mut runner).unwrap().current();
+        for environment in [&first, &second] {
+            inputs.write(environment);
+        }
+        // Two processes, two checkouts, two users.
+        let compiler = first.compiler();
+        let catalog = store(&first, &compiler, &inputs.node()).await;
+        let other = second.compiler_of("daemon", CompileLimits::default());
+        assert_eq!(store(&second, &other, &inputs.node()).await, catalog, "{inputs:?}");
+        let unread = RandomInputs { unread: format!("{}x", inputs.unread), ..inputs.clone() };
+        unread.write(&first);
+        let same = store(&first, &first.compiler(), &unread.node()).await;
+        assert_eq!(same, catalog, "{unread:?}");
+        for which in 0..4 {
+            let changed = inputs.changed(which);
+            changed.write(&first);
+            let other = store(&first, &first.compiler(), &changed.node()).await;
+            assert!(other.address() != catalog.address(), "{inputs:?} and {changed:?}");
+            assert!(other.effect() != catalog.effect(), "{inputs:?} and {changed:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
