@@ -22,6 +22,7 @@ mod caller;
 mod checks;
 mod client;
 mod cluster;
+mod compiles;
 mod content;
 mod daemon;
 mod demo;

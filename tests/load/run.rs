@@ -11,7 +11,7 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, checks, client, cluster, content, daemon, directory, directory_fleet,
+    broker_restart, checks, client, cluster, compiles, content, daemon, directory, directory_fleet,
     discovery, engine, micro, provision, regions, slow_link, start, tunnel,
 };
 
@@ -42,6 +42,8 @@ enum Bench {
     Daemon,
     /// Catalogs, next to Puppet
     Engine,
+    /// Catalogs that are compiled ahead, next to Puppet
+    Compiles,
     /// Provisioning of machines
     Provision,
     /// Restart of a broker with a fleet
@@ -132,8 +134,14 @@ impl RunArgs {
     fn measure(&self, bench: Bench, files: u64) -> Option<Section> {
         let named = self.only.contains(&bench);
         // Benches that the gate does not run: Puppet may be missing, and some take long.
-        let excluded =
-            [Bench::Shared, Bench::Engine, Bench::Cluster, Bench::Regions, Bench::DirectoryLarge];
+        let excluded = [
+            Bench::Shared,
+            Bench::Engine,
+            Bench::Compiles,
+            Bench::Cluster,
+            Bench::Regions,
+            Bench::DirectoryLarge,
+        ];
         let by_default = self.only.is_empty() && !(self.short && excluded.contains(&bench));
         if !named && !by_default {
             return None;
@@ -157,6 +165,7 @@ impl RunArgs {
             Bench::Signatures => micro::bench_signatures(pick(15, 50)),
             Bench::Daemon => daemon::bench(if short { 10_000 } else { 100_000 }),
             Bench::Engine => engine::bench(2_000),
+            Bench::Compiles => compiles::bench(pick(100, 1_000)),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => broker_restart::bench(pick(500, 1_000)),
             Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15), 1),
