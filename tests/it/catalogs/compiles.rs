@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use muster_bus::content::ContentStore;
+use muster_catalogs::compiler::CompileLimits;
+use muster_catalogs::options::{CodeSource, Environment};
+use muster_filter::NodeFilter;
 use muster_tests::organisation::connect;
 use muster_tests::poll_until_ok;
 use muster_tests::tier::repetitions;
+use muster_tests::tools::find_tool;
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::{catalog_key, open_compiled_catalog};
 use muster_wire::identity::Identity;
@@ -15,6 +19,7 @@ use muster_wire::stores::{CATALOGS_BUCKET, CONTENT_BUCKET};
 use muster_wire::token::TokenCache;
 use serde_json::{Value, json};
 
+use super::fixture::ENVIRONMENT;
 use super::fleet::{CatalogFleet, CompileCounter, CompilerInstance};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -201,6 +206,78 @@ async fn facts_that_an_agent_of_puppet_adds_are_there() {
     let expected = ["web1.acme.net 7.23.0 7.23.0 false", "web2.acme.net 8.4.0 8.4.0 false"];
     for ((node, _), expected) in versions.iter().zip(expected) {
         assert_eq!(notified(&fleet, &instance, node).await, [expected]);
+    }
+}
+
+/// Nodes of one environment wait for each other's compiles; those of another one do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_8_poisoned_environment_delays_no_other() {
+    let Some(mut fleet) = CatalogFleet::start().await else { return };
+    fleet.environment.write("manifests/site.pp", "notify { \"good ${facts['size']}\": }\n");
+    let poison = fleet.environment.path().join("lib/code/poison");
+    fs::create_dir_all(poison.join("manifests")).unwrap();
+    let loops =
+        "$a = Integer[1, 100000].map |$x| { Integer[1, 100000].reduce |$m, $y| { $m + $y } }\n";
+    let grows = "$b = Integer[1, 31].reduce('x') |$m, $y| { \"${m}${m}\" }\n";
+    let manifest = format!(
+        "case $facts['role'] {{\n  'loop': {{ {loops} }}\n  'large': {{ {grows} }}\n  default: {{ fail('broken') }}\n}}\n"
+    );
+    fs::write(poison.join("manifests/site.pp"), manifest).unwrap();
+    let rule = |name: &str, path, nodes: Option<&str>| Environment {
+        name: name.to_owned(),
+        source: CodeSource::Directory(path),
+        nodes: nodes.map(|text| NodeFilter::default().with_select(text).unwrap()),
+    };
+    let environments = vec![
+        rule("poison", poison.clone(), Some("not role=good")),
+        rule(ENVIRONMENT, fleet.environment.code_path(), None),
+    ];
+    let limits = CompileLimits { cpu_seconds: 4, ..CompileLimits::default() };
+    let lease = Duration::from_secs(30);
+    let ruby = find_tool("ruby");
+    let started = (environments, limits);
+    let instance = fleet.start_instance_of("compiler1", ruby, lease, started).await;
+    let mut poisoned = Vec::new();
+    for (number, role) in ["loop", "loop", "large", "odd"].into_iter().enumerate() {
+        let name = format!("p{number}.acme.net");
+        poisoned.push((name.clone(), fleet.publish(&name, &json!({"role": role})).await));
+    }
+    // Two workers of the poisoned environment are in endless loops; the other nodes are compiled again and again meanwhile.
+    poll_until_ok("a loop is compiled", TIMEOUT, async || {
+        let name = Identity::parse("p0.acme.net").unwrap();
+        let claimed = instance.handle.queue().get(&name).and_then(|want| want.claim);
+        claimed.map(drop).ok_or("not yet")
+    })
+    .await;
+    for size in 0..3 {
+        let good = json!({"role": "good", "size": size});
+        let revision = fleet.publish("good.acme.net", &good).await;
+        fleet.await_settled(&instance, &[("good.acme.net".to_owned(), revision)]).await;
+        let found = notified(&fleet, &instance, "good.acme.net").await;
+        assert_eq!(found, [format!("good {size}")]);
+    }
+    fleet.await_settled(&instance, &poisoned).await;
+    for (name, part) in [("p0", "4 s"), ("p2", "memory"), ("p3", "broken")] {
+        let state = last_state(&instance, &format!("{name}.acme.net")).unwrap();
+        assert!(state.contains(part), "{name}: {state}");
+    }
+    // A changed function of Ruby is another process.
+    fs::write(poison.join("manifests/site.pp"), "notify { poison::f(): }\n").unwrap();
+    let function = poison.join("modules/poison/lib/puppet/functions/poison");
+    fs::create_dir_all(&function).unwrap();
+    for text in ["one", "two"] {
+        let code =
+            format!("Puppet::Functions.create_function(:'poison::f') {{ def f() = '{text}' }}\n");
+        fs::write(function.join("f.rb"), code).unwrap();
+        poll_until_ok("the new function is used", TIMEOUT, async || {
+            match last_state(&instance, "p3.acme.net").as_deref() {
+                Some("compiled") => {}
+                other => return Err(vec![format!("{other:?}")]),
+            }
+            let found = notified(&fleet, &instance, "p3.acme.net").await;
+            if found == [text] { Ok(()) } else { Err(found) }
+        })
+        .await;
     }
 }
 

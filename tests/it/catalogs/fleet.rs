@@ -120,6 +120,22 @@ impl CatalogFleet {
         ruby: PathBuf,
         lease: Duration,
     ) -> CompilerInstance {
+        let environments = vec![EnvironmentRule {
+            name: ENVIRONMENT.to_owned(),
+            source: CodeSource::Directory(self.environment.code_path()),
+            nodes: None,
+        }];
+        self.start_instance_of(name, ruby, lease, (environments, CompileLimits::default())).await
+    }
+
+    /// An instance with these environments, and these limits of a compile.
+    pub(super) async fn start_instance_of(
+        &self,
+        name: &str,
+        ruby: PathBuf,
+        lease: Duration,
+        (environments, limits): (Vec<EnvironmentRule>, CompileLimits),
+    ) -> CompilerInstance {
         let signer = self.organisation.service(ServiceRight::Compile, name);
         let bus = connect(&self.server, &signer).await;
         let trust = Arc::new(self.organisation.trust());
@@ -135,11 +151,7 @@ impl CatalogFleet {
         let context = CompilerContext {
             directory,
             volatile: FactPatterns::new(&["uptime*".to_owned(), "load*".to_owned()]),
-            environments: vec![EnvironmentRule {
-                name: ENVIRONMENT.to_owned(),
-                source: CodeSource::Directory(self.environment.code_path()),
-                nodes: None,
-            }],
+            environments,
             external_max_age: None,
             keep_releases: 20,
             lease,
@@ -154,7 +166,7 @@ impl CatalogFleet {
         let settings = CompilerSettings {
             ruby,
             user: find_account("nobody").unwrap(),
-            limits: CompileLimits::default(),
+            limits,
             state: state.clone(),
             helper: sandbox_helper(),
         };

@@ -128,7 +128,8 @@ module Muster
       nil
     end
 
-    # The first compile loads types, providers and functions; it happens here, so that every later one has them.
+    # The first compile loads types, providers and functions; it happens here, so that every later one has them. The limits of later ones cannot be set
+    # here, so this process ends if it takes too long: the next node then comes first.
     def serve(connection)
       line = connection.gets
       return if line.nil?
@@ -143,8 +144,20 @@ module Muster
     def warm_up(line, connection)
       trap('CHLD', 'DEFAULT')
       Muster.connection = connection
+      watchdog = Thread.new { end_after_limit }
       @warm = !@compiler.compile(JSON.parse(line)).key?('error')
+      watchdog.kill.join
       GC.start
+    end
+
+    def end_after_limit
+      limit = cpu_time + @cpu_seconds
+      sleep(0.1) until cpu_time > limit
+      exit!(1)
+    end
+
+    def cpu_time
+      Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
     end
 
     def answer(line, connection)
