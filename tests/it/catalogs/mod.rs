@@ -9,6 +9,7 @@ mod file_reads;
 mod fixture;
 mod fleet;
 mod isolation;
+mod killed;
 mod long;
 mod queue;
 mod releases;
