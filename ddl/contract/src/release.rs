@@ -40,6 +40,7 @@ impl Action for ReleasePromote {
     fn properties() -> ActionProperties {
         ActionProperties::root_equivalent()
             .idempotent()
+            .display_failed()
             .summary("status")
             .examples(include_str!("release/promote.json"))
     }
@@ -95,6 +96,7 @@ impl Action for ReleaseApply {
     fn properties() -> ActionProperties {
         ActionProperties::root_equivalent()
             .idempotent()
+            .display_failed()
             .summary("status")
             .examples(include_str!("release/apply.json"))
     }

@@ -18,6 +18,12 @@ use super::text::{compare_ignoring_case, equals_ignoring_case};
 use crate::state::{NodeFacts, NodeView};
 
 impl NodeFilter {
+    /// The first data source that it reads: only the node itself can evaluate such a filter.
+    pub fn data_source(&self) -> Option<&str> {
+        let lookups = self.select()?.data_lookups();
+        lookups.first().map(|lookup| lookup.source.as_str())
+    }
+
     /// Whether the filter matches the node. All data sources are unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
         self.matches_identity(node) && self.matches_except_identity(node)

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use jiff::tz::TimeZone;
-use muster_filter::SelectExpression;
 use muster_wire::Millis;
 
 use crate::cron::CronTimes;
@@ -64,9 +63,8 @@ impl ScheduleSpec {
     }
 
     fn check_filter(&self) -> Result<(), ScheduleError> {
-        let lookups = self.filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
-        match lookups.first() {
-            Some(lookup) => Err(ScheduleError::DataSource(lookup.source.clone())),
+        match self.filter.data_source() {
+            Some(source) => Err(ScheduleError::DataSource(source.to_owned())),
             None => Ok(()),
         }
     }

@@ -19,4 +19,4 @@ pub use compiled::{
     open_compiled_catalog,
 };
 pub use files::{named_file, named_files};
-pub use secrets::{CatalogSecrets, MissingSecret};
+pub use secrets::{CatalogSecrets, MissingSecret, has_secret};

@@ -38,6 +38,11 @@ pub const MAX_LIST_BYTES: usize = 256 * 1024;
 /// Largest signed release or promotion as text, in bytes.
 pub const MAX_SIGNED_TEXT_BYTES: usize = crate::limits::MAX_PROMOTION_BYTES * 4 / 3 + 4;
 
+/// The part of a node's state that says which release it has.
+pub const RELEASE_STATE: &str = "release";
+/// The address of the catalog that the node has, in that part.
+pub const STATE_CATALOG: &str = "catalog";
+
 /// A set of catalogs under a name. Unknown fields are refused: an older reader must not ignore one that restricts the release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -20,6 +20,18 @@ pub struct CatalogSecrets(Map<String, Value>);
 #[error("the secret with the digest {0} is missing")]
 pub struct MissingSecret(pub String);
 
+/// Whether a value of a stored catalog is a secret, or has one in it.
+pub fn has_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => {
+            map.get(TYPE_KEY).is_some_and(|kind| kind == SECRET_TYPE)
+                || map.values().any(has_secret)
+        }
+        Value::Array(items) => items.iter().any(has_secret),
+        _ => false,
+    }
+}
+
 impl CatalogSecrets {
     /// Secrets by their digests.
     pub fn new(values: Map<String, Value>) -> Self {

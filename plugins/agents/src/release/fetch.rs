@@ -60,7 +60,7 @@ impl ReleaseFetcher<'_> {
         content.read_file(address, MAX_LIST_BYTES).await.map_err(failed)
     }
 
-    /// Makes a catalog and its files ready for a run without a broker. Returns the files that it names.
+    /// Makes a catalog and its files ready for a run without a broker. Returns the files that were not here.
     pub(super) async fn fetch_catalog(
         &self,
         address: CatalogAddress,
@@ -82,7 +82,7 @@ impl ReleaseFetcher<'_> {
         Ok(files)
     }
 
-    /// Fetches the files that are not here yet.
+    /// Fetches the files that are not here yet, and returns these.
     async fn fetch_files(
         &self,
         compiled: &CompiledCatalog,
@@ -92,6 +92,7 @@ impl ReleaseFetcher<'_> {
         let stored = stored.map_err(|source| ReleaseError::Catalog { address, source })?;
         let named = named_files(&stored);
         let content = ContentStore::new(self.bus.bucket(CONTENT_BUCKET.name));
+        let mut fetched = Vec::new();
         for file in &named {
             let path = file_path(self.contents, *file);
             if path.exists() {
@@ -100,8 +101,9 @@ impl ReleaseFetcher<'_> {
             let failed =
                 |source| ReleaseError::Content { what: format!("the file {file}"), source };
             content.get_file(*file, &path, MAX_FILE_BYTES).await.map_err(failed)?;
+            fetched.push(*file);
         }
-        Ok(named.into_iter().collect())
+        Ok(fetched)
     }
 }
 

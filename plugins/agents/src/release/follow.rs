@@ -149,13 +149,12 @@ impl ReleaseFollower {
                 author: opened.promotion.author.to_string(),
                 rule,
             })?;
-            let promoted = self.promote(machine, &opened, &entry).await?;
-            tracing::info!(
-                release = %opened.release.name,
-                by = %opened.promotion.author,
-                "found a promotion that came while this node was away"
-            );
-            Ok::<bool, ReleaseError>(promoted != Promoted::Absent)
+            if self.promote(machine, &opened, &entry).await? == Promoted::Absent {
+                return Ok(false);
+            }
+            let (release, by) = (&opened.release.name, &opened.promotion.author);
+            tracing::info!(%release, %by, "found a promotion that came while this node was away");
+            Ok::<bool, ReleaseError>(true)
         };
         match looked.await {
             Ok(is_new) => {
@@ -164,8 +163,9 @@ impl ReleaseFollower {
             }
             Err(error) => {
                 let problem = error_chain(&error);
-                tracing::warn!(problem, "cannot follow the promotion of this node");
-                self.note_problem(Some(problem));
+                if self.note_problem(Some(problem.clone())) {
+                    tracing::warn!(problem, "cannot follow the promotion of this node");
+                }
                 false
             }
         }
@@ -377,12 +377,15 @@ impl ReleaseFollower {
         Ok(())
     }
 
-    fn note_problem(&self, problem: Option<String>) {
+    /// Returns whether it is another one than before.
+    fn note_problem(&self, problem: Option<String>) -> bool {
         let mut known = self.0.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known != problem {
+        let is_other = *known != problem;
+        if is_other {
             *known = problem;
             self.0.parts.state_changes.notify();
         }
+        is_other
     }
 
     pub(super) fn problem(&self) -> Option<String> {

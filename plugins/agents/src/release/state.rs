@@ -3,6 +3,7 @@
 use muster_api::StateSource;
 use muster_api::state::bounded_text;
 use muster_api::system::System;
+use muster_wire::catalog::release::{RELEASE_STATE, STATE_CATALOG};
 use serde_json::{Map, Value, json};
 
 use super::follow::ReleaseFollower;
@@ -12,7 +13,7 @@ pub(super) struct ReleaseStateSource(pub(super) ReleaseFollower);
 
 impl StateSource for ReleaseStateSource {
     fn name(&self) -> &'static str {
-        "release"
+        RELEASE_STATE
     }
 
     fn read_state(&self, _: &dyn System) -> Option<Map<String, Value>> {
@@ -25,7 +26,7 @@ impl StateSource for ReleaseStateSource {
             set("name", json!(release.name));
             set("environment", bounded_text(&release.environment));
             set("code", bounded_text(&release.code));
-            set("catalog", json!(held.catalog));
+            set(STATE_CATALOG, json!(held.catalog));
             set("promoted_by", json!(promotion.author));
             set("promoted_at", json!(promotion.issued_at));
             set("applies", json!(promotion.apply.is_some()));

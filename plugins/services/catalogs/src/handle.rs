@@ -11,7 +11,7 @@ use muster_directory::{
 use muster_filter::{FactPatterns, NodeFilter};
 use muster_wire::Millis;
 use muster_wire::catalog::CatalogAddress;
-use muster_wire::catalog::release::ReleaseNodes;
+use muster_wire::catalog::release::{RELEASE_STATE, ReleaseNodes, STATE_CATALOG};
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::identity::Identity;
 use muster_wire::stores::{CATALOGS_BUCKET, COMPILES_BUCKET};
@@ -30,8 +30,6 @@ use crate::record::{CompileRecord, NEWEST_PREFIX};
 
 /// The version of Puppet whose semantics the engine has, for nodes without Puppet.
 const PUPPET_VERSION: &str = "7.23.0";
-/// The catalog that a node says it has.
-const HELD_CATALOG: &str = "state.release.catalog";
 const CODE_PREFIX: &str = "code.";
 pub(crate) const CODE_PATTERN: &str = "code.>";
 /// Parts of the bucket that are read before anything is compiled.
@@ -283,10 +281,11 @@ impl CompilerHandle {
     /// If the constant path is no path.
     #[expect(clippy::expect_used, reason = "the path is a constant")]
     pub fn held_catalogs(&self) -> Result<Option<ReleaseNodes>, QueryError> {
-        let path = ValuePath::parse(HELD_CATALOG).expect("a path of a state");
+        let name = format!("state.{RELEASE_STATE}.{STATE_CATALOG}");
+        let path = ValuePath::parse(&name).expect("a path of a state");
         let found = self.directory().select_nodes(&NodeFilter::default(), &[path])?;
         let held = |node: SelectedNode| {
-            let catalog = node.values.get(HELD_CATALOG).and_then(Value::as_str)?;
+            let catalog = node.values.get(&name).and_then(Value::as_str)?;
             Some((node.identity, CatalogAddress::parse(catalog).ok()?))
         };
         Ok(found.map(|found| found.into_iter().filter_map(held).collect()))

@@ -1,6 +1,6 @@
 //! Finds the nodes that match a filter: the index narrows, the evaluator decides.
 
-use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, SelectExpression, TruthValue};
+use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, TruthValue};
 use roaring::RoaringBitmap;
 
 use crate::node_table::{NodeTable, StoredNode, WantedValues};
@@ -25,9 +25,8 @@ pub(crate) struct RecordFilter<'f> {
 impl<'f> RecordFilter<'f> {
     /// Fails if the filter reads a data source.
     pub(crate) fn new(filter: &'f NodeFilter) -> Result<Self, QueryError> {
-        let lookups = filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
-        match lookups.first() {
-            Some(lookup) => Err(QueryError::NeedsNodes(lookup.source.clone())),
+        match filter.data_source() {
+            Some(source) => Err(QueryError::NeedsNodes(source.to_owned())),
             None => Ok(Self {
                 filter,
                 wanted: WantedValues::new(|field| filter.referenced_values(field)),

@@ -30,9 +30,17 @@ pub async fn run(args: ReleaseCreateArgs, cx: CommandContext<'_>) -> CommandResu
     let signer = load_offline_signer(cx.settings()?)?.signer;
     let fleet = connect_to_services(None, cx).await?;
     if let Some(code) = args.code {
-        let input =
-            CompilerAnnounceInput { environment: args.environment.clone(), code: Some(code) };
-        fleet.client.call_service::<CompilerAnnounce>(ServiceRight::Compile, &input).await?;
+        let environment = args.environment.clone();
+        let input = CompilerAnnounceInput { environment, code: Some(code) };
+        let service = ServiceRight::Compile;
+        let announced = fleet.client.call_service::<CompilerAnnounce>(service, &input).await?;
+        if announced.changed {
+            let (name, code) = (&args.environment, announced.code.line());
+            cx.printer.print_message(format_args!("{name} stays at {code} from now on"));
+            cx.printer.print_hint(format_args!(
+                "`rpc compile --environment {name}` returns to the newest commit"
+            ));
+        }
     }
     let input = CompilerDraftInput {
         environment: args.environment.clone(),

@@ -139,9 +139,8 @@ async fn read_release(fleet: &FleetConnection, name: &SubjectName) -> Result<(Re
 
 /// A filter that a node evaluates when nobody asks it.
 fn check_filter(filter: &NodeFilter) -> Result<(), ReleaseCommandError> {
-    let lookups = filter.select().map(|expression| expression.data_lookups()).unwrap_or_default();
-    match lookups.first() {
-        Some(lookup) => Err(ReleaseCommandError::DataSource(lookup.source.clone())),
+    match filter.data_source() {
+        Some(source) => Err(ReleaseCommandError::DataSource(source.to_owned())),
         None => Ok(()),
     }
 }

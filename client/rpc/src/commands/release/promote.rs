@@ -59,10 +59,12 @@ pub async fn run(mut args: ReleasePromoteArgs, cx: CommandContext<'_>) -> Comman
         let input = CompilerPromoteInput { promotion, release };
         let service = ServiceRight::Compile;
         let stored = fleet.client.call_service::<CompilerPromote>(service, &input).await?;
-        let nodes = node_count_text(stored.stored);
-        cx.printer.print_message(format_args!(
-            "the promotion is stored for {nodes}: those that are away find it when they return"
-        ));
+        if stored.nodes > 0 {
+            let nodes = node_count_text(stored.nodes);
+            cx.printer.print_message(format_args!(
+                "stored for {nodes} of the release that match; those that are away find it when they return"
+            ));
+        }
     }
     Ok(sent.code)
 }

@@ -4,13 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_wire::catalog::has_secret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-/// Puppet's mark of a value of a type that JSON lacks.
-const TYPE_KEY: &str = "__ptype";
-/// The type of what stands for a secret in a stored catalog.
-const SECRET_TYPE: &str = "muster::Secret";
 
 /// A difference of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -108,17 +104,6 @@ fn shown_value(value: &Value) -> Option<String> {
     }
 }
 
-fn has_secret(value: &Value) -> bool {
-    match value {
-        Value::Object(map) => {
-            map.get(TYPE_KEY).is_some_and(|kind| kind == SECRET_TYPE)
-                || map.values().any(has_secret)
-        }
-        Value::Array(list) => list.iter().any(has_secret),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -131,7 +116,7 @@ mod tests {
 
     #[test]
     fn lines_are_no_difference_and_secrets_are_not_shown() {
-        let secret = |digest: &str| json!({"__ptype": SECRET_TYPE, "digest": digest});
+        let secret = |digest: &str| json!({"__ptype": "muster::Secret", "digest": digest});
         let resource = |line: u64, digest: &str, ensure: &str| {
             catalog(json!([{
                 "type": "User", "title": "rip", "line": line, "file": "a.pp", "tags": ["x"],
