@@ -238,18 +238,18 @@ async fn a12_8_poisoned_environment_delays_no_other() {
     let started = (environments, limits);
     let instance = fleet.start_instance_of("compiler1", ruby, lease, started).await;
     let mut poisoned = Vec::new();
-    for (number, role) in ["loop", "loop", "large", "odd"].into_iter().enumerate() {
+    for (number, role) in ["loop", "large", "odd"].into_iter().enumerate() {
         let name = format!("p{number}.acme.net");
         poisoned.push((name.clone(), fleet.publish(&name, &json!({"role": role})).await));
     }
-    // Two workers of the poisoned environment are in endless loops; the other nodes are compiled again and again meanwhile.
+    // The poisoned environment is in an endless loop; a node of the other one is compiled meanwhile.
     poll_until_ok("a loop is compiled", TIMEOUT, async || {
         let name = Identity::parse("p0.acme.net").unwrap();
         let claimed = instance.handle.queue().get(&name).and_then(|want| want.claim);
         claimed.map(drop).ok_or("not yet")
     })
     .await;
-    for size in 0..3 {
+    for size in 0..2 {
         let good = json!({"role": "good", "size": size});
         let revision = fleet.publish("good.acme.net", &good).await;
         fleet.await_settled(&instance, &[("good.acme.net".to_owned(), revision)]).await;
@@ -257,9 +257,10 @@ async fn a12_8_poisoned_environment_delays_no_other() {
         assert_eq!(found, [format!("good {size}")]);
     }
     fleet.await_settled(&instance, &poisoned).await;
-    for (name, part) in [("p0", "4 s"), ("p2", "memory"), ("p3", "broken")] {
+    let ends = [("p0", &["4 s of CPU time"][..]), ("p1", &["memory", "MiB"]), ("p2", &["broken"])];
+    for (name, parts) in ends {
         let state = last_state(&instance, &format!("{name}.acme.net")).unwrap();
-        assert!(state.contains(part), "{name}: {state}");
+        assert!(parts.iter().any(|part| state.contains(part)), "{name}: {state}");
     }
     // A changed function of Ruby is another process.
     fs::write(poison.join("manifests/site.pp"), "notify { poison::f(): }\n").unwrap();
@@ -270,11 +271,11 @@ async fn a12_8_poisoned_environment_delays_no_other() {
             format!("Puppet::Functions.create_function(:'poison::f') {{ def f() = '{text}' }}\n");
         fs::write(function.join("f.rb"), code).unwrap();
         poll_until_ok("the new function is used", TIMEOUT, async || {
-            match last_state(&instance, "p3.acme.net").as_deref() {
+            match last_state(&instance, "p2.acme.net").as_deref() {
                 Some("compiled") => {}
                 other => return Err(vec![format!("{other:?}")]),
             }
-            let found = notified(&fleet, &instance, "p3.acme.net").await;
+            let found = notified(&fleet, &instance, "p2.acme.net").await;
             if found == [text] { Ok(()) } else { Err(found) }
         })
         .await;
