@@ -134,7 +134,7 @@ impl TestCode {
             environments: self.environments(),
             environment: "production".to_owned(),
             state: self.directory.path().join("state"),
-            user: geteuid().is_root().then(|| find_account("nobody").unwrap()).flatten(),
+            user: find_account("nobody").unwrap().filter(|_| geteuid().is_root()),
             limits: CompileLimits::default(),
         };
         fs::create_dir(&options.state).unwrap();

@@ -16,7 +16,7 @@ use super::fixture::Environment;
 const NODE: &str = "web1.acme.net";
 const TIMEOUT: Duration = Duration::from_mins(2);
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n";
-/// A compile that says when it has begun, and ends when it is told to.
+/// A compile that creates the file `begun`, and ends when the file `end` exists.
 const MANIFEST: &str = "$waited = generate('/bin/sh', '-c', \
     'touch \"$TMPDIR/begun\"; until test -e \"$TMPDIR/end\"; do sleep 0.05; done; echo done')\n\
     notify { \"it is ${waited.strip}\": }\n";

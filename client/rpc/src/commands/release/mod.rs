@@ -137,7 +137,7 @@ async fn read_release(fleet: &FleetConnection, name: &SubjectName) -> Result<(Re
     Ok((release, text))
 }
 
-/// A filter that a node evaluates when nobody asks it.
+/// Refuses filters that read data sources: a node evaluates a promotion without a request, from its facts, classes and name alone.
 fn check_filter(filter: &NodeFilter) -> Result<(), ReleaseCommandError> {
     match filter.data_source() {
         Some(source) => Err(ReleaseCommandError::DataSource(source.to_owned())),

@@ -176,7 +176,7 @@ pub(super) async fn promote(
     Ok(CompilerPromoteOutput { nodes: count, stored: promoted.stored, later: promoted.later })
 }
 
-/// What is stored in somebody's name must come from them: the policy has decided about the caller.
+/// Refuses what another user signed: the policy was evaluated for the caller of this request.
 fn check_author(cx: &CallContext, author: &Identity) -> Result<(), ActionError> {
     let is_caller = cx.sender.as_ref().is_some_and(|sender| sender.role == UserRole::Caller);
     if *author == cx.caller && is_caller {
