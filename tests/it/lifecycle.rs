@@ -130,3 +130,18 @@ async fn daemon_without_a_broker_stops_at_once() {
         started.elapsed()
     );
 }
+
+/// What is published without a connection waits in the client library's queue. When that is full, nothing can be sent, not even an unsubscribe.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn daemon_with_a_full_queue_stops_at_once() {
+    let NodeFixture { organisation: _organisation, server, node, caller: _caller } =
+        NodeFixture::new(|_| {}).await;
+    let bus = node.bus.clone();
+    drop(server);
+    bus.wait_disconnected().await;
+    let publish = || bus.publish("muster.reply.x", Bytes::from_static(b"x"));
+    while tokio::time::timeout(Duration::from_secs(1), publish()).await.is_ok() {}
+    let started = Instant::now();
+    node.stop_and_wait().await;
+    assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
+}

@@ -10,6 +10,7 @@ use muster_agents::rpcutil::RpcutilPlugin;
 use muster_agents::service::ServicePlugin;
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
+use muster_bus::Bus;
 use muster_host::{AgentRegistry, CallLimits};
 use muster_node::config::PolicyOptions;
 use muster_node::core::audit::{self, AuditLog, RecordClass};
@@ -96,6 +97,8 @@ impl NodeSetup {
 pub struct TestNode {
     /// The state of the daemon.
     pub core: Arc<DaemonCore>,
+    /// The daemon's connection.
+    pub bus: Bus,
     /// Client for run permits.
     pub permits: PermitClient,
     directory: TempDir,
@@ -126,10 +129,10 @@ impl TestNode {
         let core = Arc::new(core);
         let bus = connect(server, &core.trust.signer).await;
         permits.connect(bus.clone());
-        let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
+        let daemon = Daemon::start(Arc::clone(&core), bus.clone()).await.unwrap();
         let stop = CancellationToken::new();
         let running = tokio::spawn(daemon.run(stop.clone(), Duration::from_secs(10)));
-        Self { core, permits, directory, stop, running: Some(running) }
+        Self { core, bus, permits, directory, stop, running: Some(running) }
     }
 
     /// The node's scratch root.

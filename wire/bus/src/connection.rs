@@ -178,10 +178,21 @@ impl Bus {
     /// So the unsubscribe is sent first in a way that keeps the library's subscription open: with a message count after which to
     /// unsubscribe. The broker cannot parse a count of this many digits and ends the subscription at once. If a later broker can
     /// parse it, the behaviour is that of the library's drain.
+    ///
+    /// Fails at once without a connection: the broker has dropped the subscription, and only what is buffered is left, to be read with
+    /// [`BusSubscription::try_next`].
     pub async fn drain_subscription(&self, subscription: &mut BusSubscription) -> Result<()> {
+        tokio::select! {
+            drained = self.drain_connected(subscription) => drained,
+            // What is sent without a connection waits in the library's queue, and when that is full, until the broker is back.
+            () = self.wait_disconnected() => Err(BusError::Disconnected),
+        }
+    }
+
+    async fn drain_connected(&self, subscription: &mut BusSubscription) -> Result<()> {
         let unsubscribe = async |subscriber: &mut async_nats::Subscriber| {
-            let unsubscribed = subscriber.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT).await;
-            unsubscribed.map_err(BusError::closed)
+            let sent = subscriber.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT);
+            within_timeout("unsubscribe", async { sent.await.map_err(BusError::closed) }).await
         };
         subscription.end_each(unsubscribe).await?;
         if let Some(former) = self.link.former() {
@@ -189,13 +200,10 @@ impl Bus {
             let confirmed = confirm_delivery(&former.client, self.link.recorder());
             let _ = timeout(CONFIRM_TIMEOUT, confirmed).await;
         }
-        tokio::select! {
-            confirmed = self.confirm_delivery() => confirmed?,
-            // After a disconnection the broker has dropped the subscription and sends nothing more.
-            () = self.wait_disconnected() => {}
-        }
+        self.confirm_delivery().await?;
         let drain = async |subscriber: &mut async_nats::Subscriber| {
-            subscriber.drain().await.map_err(BusError::closed)
+            let sent = subscriber.drain();
+            within_timeout("drain", async { sent.await.map_err(BusError::closed) }).await
         };
         subscription.end_each(drain).await
     }

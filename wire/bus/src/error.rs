@@ -52,6 +52,9 @@ pub enum BusError {
         /// The broker's reason.
         reason: String,
     },
+    /// There is no connection at the moment.
+    #[error("there is no connection to the broker")]
+    Disconnected,
     /// The connection was closed permanently.
     #[error("the connection to the broker is closed: {0}")]
     Closed(String),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use muster_api::base::error_chain;
 use muster_bus::{Bus, BusError, BusMessage, BusSubscription};
 use muster_wire::identity::SubjectName;
 use muster_wire::stored_request::RequestReference;
@@ -186,8 +187,15 @@ impl RequestWorker {
 
     /// Unsubscribes, then replies to the requests that the broker has already sent.
     async fn drain_remaining(&self, mut requests: BusSubscription) {
-        if self.bus.drain_subscription(&mut requests).await.is_err() {
-            return;
+        let drained = self.bus.drain_subscription(&mut requests).await;
+        while let Some(message) = requests.try_next() {
+            self.accept_message(&message);
+        }
+        if let Err(error) = drained {
+            return tracing::debug!(
+                error = error_chain(&error),
+                "a subscription ended without a drain"
+            );
         }
         loop {
             tokio::select! {
