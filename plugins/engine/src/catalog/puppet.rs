@@ -14,6 +14,8 @@ use crate::schema::RELATION_METAPARAMETERS;
 #[derive(Deserialize)]
 struct PuppetCatalogDocument {
     #[serde(default)]
+    catalog_format: u64,
+    #[serde(default)]
     name: String,
     #[serde(default)]
     version: Json,
@@ -74,11 +76,13 @@ pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     let plain = document.metadata.unwrap_or_default();
     let mut sources =
         parse_static_sources(&plain, &document.recursive_metadata.unwrap_or_default())?;
-    let containers: BTreeSet<&str> =
-        document.edges.iter().map(|edge| edge.source.as_str()).collect();
+    let members = ContainerRules {
+        has_kinds: document.catalog_format >= 2,
+        sources: document.edges.iter().map(|edge| edge.source.as_str()).collect(),
+    };
     let mut indices = HashMap::new();
     for item in document.resources {
-        let mut entry = build_entry(item, &containers, &mut catalog.warnings)?;
+        let mut entry = build_entry(item, &members, &mut catalog.warnings)?;
         if entry.reference.type_name == "file" {
             entry.static_sources = sources.remove(&entry.reference.title);
         }
@@ -92,23 +96,32 @@ pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     Ok(catalog)
 }
 
+/// How resources that contain others are told from those of a type.
+struct ContainerRules<'a> {
+    /// Whether the catalog names each resource of a type as such: then every other one is a container.
+    has_kinds: bool,
+    /// The resources that have members.
+    sources: BTreeSet<&'a str>,
+}
+
 fn build_entry(
     item: PuppetCatalogResource,
-    containers: &BTreeSet<&str>,
+    containers: &ContainerRules<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<CatalogEntry, CatalogError> {
     let reference_text = format!("{}[{}]", item.type_name, item.title);
     // Also validates the text as a reference, because otherwise no other resource could refer to it.
     let reference: ResourceReference = reference_text.parse()?;
-    let is_class = matches!(reference.type_name.as_str(), "class" | "stage");
+    let is_class = matches!(reference.type_name.as_str(), "class" | "stage" | "node");
     let is_container = match item.kind.as_deref() {
         Some("class" | "defined_type") => true,
         Some("compilable_type") => is_class,
+        Some("unknown") if containers.has_kinds => true,
         // Catalog format 1 has no kind; a define is recognized by its members.
         Some("unknown") | None => {
             is_class
                 || reference.type_name.contains("::")
-                || containers.contains(reference_text.as_str())
+                || containers.sources.contains(reference_text.as_str())
         }
         Some(other) => {
             let problem =

@@ -56,3 +56,33 @@ fn catalog_on_a_fresh_machine_is_pending_and_does_not_fail() {
     let events = events_of(&scratch, &service, false);
     assert!(events.iter().any(|event| event.contains("there is no such service")), "{events:#?}");
 }
+
+/// A node block that only includes classes has no members, and neither has an empty class.
+#[test]
+fn containers_without_members_are_no_resources() {
+    let scratch = Scratch::new();
+    let resource = |kind: &str, title: &str, of: &str| json!({"type": kind, "title": title, "kind": of, "tags": []});
+    let mut file = resource("File", "/srv/a", "compilable_type");
+    file["parameters"] = json!({"ensure": "file", "content": "a"});
+    let catalog = json!({
+        "catalog_format": 2, "name": "dev1", "environment": "production",
+        "resources": [
+            resource("Stage", "main", "compilable_type"), resource("Class", "main", "unknown"), resource("Node", "default", "unknown"),
+            resource("Class", "Empty", "class"), resource("Wrapper", "empty", "unknown"), file,
+        ],
+        "edges": [
+            {"source": "Stage[main]", "target": "Class[main]"}, {"source": "Class[main]", "target": "Node[default]"},
+            {"source": "Stage[main]", "target": "Class[Empty]"}, {"source": "Class[Empty]", "target": "Wrapper[empty]"},
+        ],
+    });
+    scratch.write("/srv/b", "");
+    let events = events_of(&scratch, &catalog, false);
+    assert_eq!(events.len(), 1, "{events:?}");
+    // Without kinds, a type that is not known is an error: it may be misspelt.
+    let misspelt = json!({"name": "dev1", "resources": [{"type": "Flie", "title": "/srv/a"}]});
+    let catalog = Catalog::parse(misspelt.to_string().as_bytes(), "dev1").unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let state = StateDir::open(state.path()).unwrap();
+    let options = RunOptions::default();
+    apply_catalog(&scratch.engine, &catalog, &state, &options, &mut |_| {}).unwrap_err();
+}
