@@ -3,7 +3,7 @@
 use muster_tests::poll_until_ok;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::small_disk::SmallDisk;
-use muster_wire::stores::ALL_BUCKETS;
+use muster_wire::stores::fleet_buckets;
 use serde_json::Value;
 
 use super::fixture::{CLUSTER_TIMEOUT, GeneratedBroker};
@@ -21,7 +21,7 @@ async fn status_shows_a_server_that_is_down() {
     let count = |list: &str| document.get(list).and_then(Value::as_array).unwrap().len();
     assert_eq!(
         (count("servers"), count("leafs"), count("streams")),
-        (3, 1, ALL_BUCKETS.len()),
+        (3, 1, fleet_buckets(false).count()),
         "{document}"
     );
     for server in document.get("servers").and_then(Value::as_array).unwrap() {
