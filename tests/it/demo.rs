@@ -172,6 +172,36 @@ fn a10_1_original_commands_work_and_second_run_changes_nothing() {
     }
 }
 
+/// What `rpc demo up --catalogs` prints to try, in its order.
+#[test]
+fn demo_with_catalogs_leads_through_a_release() {
+    if muster_tests::tools::is_skipped("puppet") {
+        return;
+    }
+    let demo = Demo::start_with(&["--catalogs"]);
+    let run = |words: &[&str]| {
+        let (text, code) = demo.run_text(words);
+        assert_eq!(code, 0, "{words:?}: {text}");
+        text
+    };
+    let create = ["release", "create", "--environment", "production"];
+    assert!(run(&create).contains("r1: 5 of 5 nodes compiled, 0 failed"));
+    run(&["release", "plan", "r1"]);
+    run(&["release", "promote", "r1", "--all", "--canary", "1"]);
+    let web = demo.fleet().join("nodes/web1.dev.acme.net/root/etc");
+    let read = |name: &str| std::fs::read_to_string(web.join(name)).unwrap();
+    assert_eq!(read("motd"), "This is web1, a web server of acme.\n");
+    assert_eq!(read("databases"), "db1.acme.net\ndb1.dev.acme.net\ndb2.dev.acme.net\n");
+    assert_eq!(read("web.key"), "correct horse battery staple");
+    let code = demo.fleet().join("code/production/modules/web/files/web.conf");
+    std::fs::write(&code, read("web.conf").replace("workers 4", "workers 8")).unwrap();
+    run(&["compile", "--environment", "production"]);
+    assert!(run(&create).contains("r2: 5 of 5 nodes compiled, 0 failed"));
+    let diff = run(&["release", "diff", "r2"]);
+    assert!(diff.contains("-workers 4") && diff.contains("+workers 8"), "{diff}");
+    assert_eq!(read("web.conf"), "workers 4\nlog /var/log/web.log\n");
+}
+
 #[test]
 fn queries_find_the_right_nodes_and_set_exit_codes() {
     let demo = Demo::start();

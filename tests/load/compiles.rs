@@ -17,6 +17,7 @@ use muster_catalogs::inputs::{
 };
 use muster_filter::FactPatterns;
 use muster_host::external::{SandboxHelper, find_account};
+use muster_tests::puppetserver::{self, PuppetServer};
 use muster_tests::tools::puppet_directories;
 use nix::unistd::{SysconfVar, geteuid, sysconf};
 use serde_json::{Map, Value, json};
@@ -33,9 +34,14 @@ const ROUNDS: usize = 3;
 /// Compiles after which the memory is read first.
 const WARM_COMPILES: usize = 10;
 const CHECKED_NODES: usize = 1_000;
+/// In a shorter run, no Puppet Server is started: it takes half a minute.
+const MIN_SERVER_COMPILES: usize = 1_000;
+/// Compiles by which its just-in-time compiler has seen the code.
+const SERVER_WARM_COMPILES: usize = 60;
+const SERVER_COMPILES: usize = 60;
 
 const METHOD: &str = "The resident compiler forks for each compile; its processor time includes that of the forks. `puppet catalog compile` is a complete program. \
-    Both compile the same code. The check compares what the last compile of each node read.";
+    A Puppet Server compiles its own node, over HTTP. All compile the same code. The check compares what the last compile of each node read.";
 
 /// Measures this many compiles.
 pub(crate) fn bench(compiles: usize) -> Section {
@@ -47,11 +53,18 @@ pub(crate) fn bench(compiles: usize) -> Section {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let code = TestCode::write();
     let theirs = code.measure_puppet();
-    runtime.block_on(measure(&code, compiles, theirs, &mut section));
+    let server = (compiles >= MIN_SERVER_COMPILES && puppetserver::is_installed())
+        .then(|| runtime.block_on(code.measure_server()));
+    runtime.block_on(measure(&code, compiles, (theirs, server), &mut section));
     section
 }
 
-async fn measure(code: &TestCode, count: usize, theirs: Duration, section: &mut Section) {
+async fn measure(
+    code: &TestCode,
+    count: usize,
+    (theirs, server): (Duration, Option<ServerCost>),
+    section: &mut Section,
+) {
     let resident = code.start();
     for number in 0..WARM_COMPILES {
         code.compile(&resident, number).await;
@@ -71,6 +84,12 @@ async fn measure(code: &TestCode, count: usize, theirs: Duration, section: &mut 
     let memories = format!("{:.0}, then {:.0}", mib(memory), mib(grown));
     table.rows.push(vec!["a compile ahead".to_owned(), ms(each), memories]);
     table.rows.push(vec!["puppet catalog compile".to_owned(), ms(theirs), String::new()]);
+    if let Some(ServerCost { each: server, memory }) = server {
+        let memory = format!("{:.0}", mib(memory));
+        table.rows.push(vec!["Puppet Server, warm".to_owned(), ms(server), memory]);
+        let ratio = each.as_secs_f64() / server.as_secs_f64();
+        section.figures.push(Figure::ratio("a compile ahead x Puppet Server", ratio));
+    }
     section.tables.push(table);
     section.figures.extend([
         Figure::ratio(
@@ -86,6 +105,12 @@ async fn measure(code: &TestCode, count: usize, theirs: Duration, section: &mut 
         Figure::of(format!("check of {CHECKED_NODES} nodes"), check.as_secs_f64() * 1e3, "ms")
             .aim(1000.0),
     ]);
+}
+
+/// Processor time of a compile, and memory of the process after many.
+struct ServerCost {
+    each: Duration,
+    memory: u64,
 }
 
 /// An environment, and the directories of both programs.
@@ -136,6 +161,7 @@ impl TestCode {
             state: self.directory.path().join("state"),
             user: find_account("nobody").unwrap().filter(|_| geteuid().is_root()),
             limits: CompileLimits::default(),
+            program: Vec::new(),
         };
         fs::create_dir(&options.state).unwrap();
         let helper = SandboxHelper {
@@ -176,6 +202,28 @@ impl TestCode {
             .collect();
         times.sort_unstable();
         times.get(ROUNDS / 2).copied().unwrap()
+    }
+
+    /// What a Puppet Server needs for one catalog of the same code.
+    async fn measure_server(&self) -> ServerCost {
+        let server = PuppetServer::start().await.unwrap();
+        let environment = server.path("code/environments/production");
+        let copied = Command::new("cp").arg("-r").arg(self.root()).arg(&environment).status();
+        assert!(copied.unwrap().success());
+        let copy = environment.join("production");
+        fs::rename(copy.join("modules"), environment.join("modules")).unwrap();
+        fs::rename(copy.join("manifests/site.pp"), environment.join("manifests/site.pp")).unwrap();
+        let facts = Value::Object(self.facts.clone());
+        for _ in 0..SERVER_WARM_COMPILES {
+            server.compile_own_catalog(&facts).await.unwrap();
+        }
+        let before = family_time(server.pid());
+        for _ in 0..SERVER_COMPILES {
+            server.compile_own_catalog(&facts).await.unwrap();
+        }
+        let used = family_time(server.pid()).saturating_sub(before);
+        let each = used / u32::try_from(SERVER_COMPILES).unwrap();
+        ServerCost { each, memory: proportional_memory(server.pid()) }
     }
 
     /// The time to find out that nothing has to be compiled, although facts that no code reads have changed.

@@ -135,6 +135,11 @@ impl PuppetServer {
         self.directory.path().join(name)
     }
 
+    /// The process of the server.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The URL for clients.
     pub fn url(&self) -> String {
         format!("https://localhost:{}", self.port)

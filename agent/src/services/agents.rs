@@ -16,7 +16,7 @@ use muster_agents::nrpe::{CheckMonitor, NrpePlugin};
 use muster_agents::package::{PackagePlugin, PackageWorkers};
 use muster_agents::process::ProcessPlugin;
 use muster_agents::puppetral::PuppetralPlugin;
-use muster_agents::release::{ReleaseFollower, ReleasePlugin};
+use muster_agents::release::{ReleaseFollower, ReleasePlugin, ReleaseShared};
 use muster_agents::restart::cycle::MachinePaths;
 use muster_agents::restart::{
     DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
@@ -180,7 +180,9 @@ fn build_plugins(
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;
     builder.add::<PuppetralPlugin>(())?;
-    let releases = builder.add::<ReleasePlugin>(Arc::clone(catalog.options()))?.follower();
+    let shared =
+        ReleaseShared { engine: Arc::clone(catalog.options()), puppet: puppet.run_handle() };
+    let releases = builder.add::<ReleasePlugin>(shared)?.follower();
     let restarts = restart_manager(sections, daemon, catalog.options())?;
     builder.add::<RestartPlugin>(restarts.clone())?;
     builder.add::<RpcutilPlugin>(())?;

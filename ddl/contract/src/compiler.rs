@@ -5,9 +5,14 @@ use muster_ddl::{Action, ActionList, ActionProperties, AgentContract, EmptyInput
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod content;
 mod releases;
 mod rows;
 
+pub use content::{
+    CompilerCollect, CompilerCollectOutput, CompilerContent, CompilerContentInput,
+    CompilerContentOutput, CompilerFileRow, CompilerVerify, CompilerVerifyOutput, MAX_LISTED_FILES,
+};
 pub use releases::{
     CompilerDiff, CompilerDiffGroup, CompilerDiffInput, CompilerDiffOutput, CompilerDiffRow,
     CompilerDraft, CompilerDraftInput, CompilerDraftOutput, CompilerPromote, CompilerPromoteInput,
@@ -26,6 +31,8 @@ const ENVIRONMENT_PATTERN: &str = r"\A[a-z0-9_]+\z";
 
 /// Most nodes in one answer.
 pub const MAX_LISTED_NODES: usize = 1000;
+/// Most nodes of one check.
+pub const MAX_CHECKED_NODES: usize = 100;
 
 /// The service that compiles catalogs ahead.
 #[derive(Debug, JsonSchema)]
@@ -39,6 +46,7 @@ impl AgentContract for CompilerAgent {
     fn list_actions(list: &mut impl ActionList) {
         list.add::<CompilerCompile>()
             .add::<CompilerAnnounce>()
+            .add::<CompilerCheck>()
             .add::<CompilerList>()
             .add::<CompilerShow>()
             .add::<CompilerCatalog>()
@@ -48,8 +56,61 @@ impl AgentContract for CompilerAgent {
             .add::<CompilerReleases>()
             .add::<CompilerRelease>()
             .add::<CompilerDiff>()
-            .add::<CompilerPromote>();
+            .add::<CompilerPromote>()
+            .add::<CompilerContent>()
+            .add::<CompilerVerify>()
+            .add::<CompilerCollect>();
     }
+}
+
+/// Compile nodes again with every fact altered that their compiles did not read, and compare the catalogs. Nothing is stored.
+#[derive(Debug, JsonSchema)]
+pub struct CompilerCheck;
+
+impl Action for CompilerCheck {
+    type Agent = CompilerAgent;
+    const NAME: &'static str = "check";
+    type Input = CompilerCheckInput;
+    type Output = CompilerCheckOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().timeout(600).examples(include_str!("compiler/check.json"))
+    }
+}
+
+/// Inputs of `check`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CompilerCheckInput {
+    /// Which nodes, as JSON of a filter; all if absent. At most 100.
+    #[schemars(length(max = 65536))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+}
+
+/// Outputs of `check`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CompilerCheckOutput {
+    /// The nodes that were checked.
+    pub nodes: Vec<CompilerCheckRow>,
+    /// Nodes that belong to no environment, or whose code is not there yet.
+    pub impossible: Vec<String>,
+}
+
+/// The check of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CompilerCheckRow {
+    /// The node.
+    pub node: String,
+    /// Number of facts that were not read, and altered.
+    pub altered: usize,
+    /// Resources that depend on facts that were not recorded; at most 50.
+    pub missed: Vec<NodeText>,
+    /// Resources that differ without any change: they depend on the time, a random number or a program; at most 50.
+    pub unsteady: Vec<NodeText>,
+    /// Why there is no catalog, or none with the altered facts.
+    pub failure: Option<NodeText>,
 }
 
 /// Compile nodes now, before others that wait.

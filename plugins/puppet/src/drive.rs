@@ -21,7 +21,7 @@ use tokio::task::JoinError;
 
 use crate::classification;
 use crate::files::report::PuppetRunReport;
-use crate::options::CatalogEngine;
+use crate::options::{CatalogEngine, Options};
 use crate::paths::PuppetPaths;
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
@@ -36,6 +36,8 @@ pub(crate) struct RunFailure(PuppetRunClass, String);
 #[derive(Debug)]
 pub(crate) struct RunDriver {
     runs: Arc<PuppetRunManager>,
+    /// Those of the agent, for the catalog of this run.
+    options: Options,
     active_run: Arc<ActiveRun>,
     record: PuppetRunRecord,
     permit_parameters: PermitParameters,
@@ -71,6 +73,7 @@ impl RunDriver {
     ) -> Self {
         let pool = record.outcome.pool.as_deref();
         let pool = pool.and_then(|pool| SubjectName::parse(pool).ok());
+        let options = runs.options.for_catalog(record.catalog.as_ref());
         Self {
             permit_parameters: PermitParameters {
                 pool: pool.unwrap_or_else(|| runs.pool.clone()),
@@ -79,8 +82,9 @@ impl RunDriver {
                 rollout: None,
                 timeout: Duration::from_secs(runs.options.wait),
             },
-            paths: PuppetPaths::find(&runs.options, &*system).ok(),
+            paths: PuppetPaths::find(&options, &*system).ok(),
             runs,
+            options,
             active_run,
             record,
             host: String::new(),
@@ -164,7 +168,7 @@ impl RunDriver {
         if self.active_run.withdrawn.is_cancelled() {
             return Err(cancelled_failure());
         }
-        if self.runs.options.engine == CatalogEngine::Native {
+        if self.options.engine == CatalogEngine::Native {
             self.run_native(permit).await?;
             return Ok(AttemptOutcome::Finished);
         }
@@ -263,7 +267,7 @@ impl RunDriver {
             return Ok(Vec::new());
         }
         let (system, report) = (Arc::clone(&self.system), self.report.clone());
-        let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
+        let (options, engine) = (self.options.clone(), self.runs.engine_dir());
         run_blocking(move || {
             let path = program::catalog_path(&options, &paths, &*system)?;
             let owed = program::owed_targets(&engine);

@@ -48,7 +48,11 @@ use crate::permits::PermitClient;
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
 pub use options::{CatalogEngine, Options, PuppetApplication};
-pub use run_handle::{PuppetRunHandle, ReportedRun, RunActivity, RunStart, SkippedRefreshes};
+pub use record::RunCatalog;
+pub use run_handle::{
+    EndedRun, PuppetRunHandle, ReportedRun, RunActivity, RunPermit, RunStart, RunStartError,
+    SkippedRefreshes,
+};
 
 use actions::{disable, last_run_report, last_run_summary, locks};
 use runs::PuppetRunManager;

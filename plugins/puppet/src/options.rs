@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::record::RunCatalog;
+
 /// Unknown keys are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -58,6 +60,25 @@ pub struct Options {
 }
 
 impl Options {
+    /// The options of a run that applies this catalog, if there is one.
+    pub(crate) fn for_catalog(&self, catalog: Option<&RunCatalog>) -> Self {
+        let Some(catalog) = catalog else { return self.clone() };
+        // Arguments for another application would be errors.
+        let is_same = self.application == PuppetApplication::Apply;
+        let mut arguments = if is_same { self.arguments.clone() } else { Vec::new() };
+        if let Some(libdir) = &catalog.libdir {
+            arguments.extend(["--libdir".to_owned(), libdir.display().to_string()]);
+        }
+        Self {
+            engine: CatalogEngine::Puppet,
+            application: PuppetApplication::Apply,
+            catalog: Some(catalog.file.clone()),
+            manifest: None,
+            arguments,
+            ..self.clone()
+        }
+    }
+
     /// The files and directories whose content a run executes or applies. Puppet's own state may belong to Puppet's user.
     pub(crate) fn applied_paths(&self) -> impl Iterator<Item = &Path> {
         [&self.catalog, &self.manifest, &self.confdir, &self.codedir]

@@ -27,11 +27,23 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) outcome: PuppetRunOutcome,
     /// The program, once started.
     pub(crate) step: Option<ProgramRecord>,
+    /// What is applied instead of that of the options.
+    #[serde(default)]
+    pub(crate) catalog: Option<RunCatalog>,
     /// The limit of concurrent runs that the request specified.
     #[serde(default)]
     pub(crate) limit: Option<NonZeroU32>,
     /// Result of the run itself, while its replay is in progress.
     pub(crate) before_replay: Option<PuppetRunOutcome>,
+}
+
+/// A catalog that one run applies with `puppet apply`, whatever the options name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCatalog {
+    /// The file.
+    pub file: PathBuf,
+    /// Puppet's `libdir` for this catalog: types and providers that are not of Puppet itself.
+    pub libdir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

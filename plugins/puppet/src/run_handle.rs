@@ -8,18 +8,22 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_api::system::{System, SystemResult};
-use muster_contract::puppet::PuppetRunOutcome;
+use muster_api::system::{System, SystemError, SystemResult};
+use muster_contract::puppet::{PuppetResourceEvent, PuppetRunOutcome};
 use muster_engine::lock;
 use muster_files::FileStamp;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
 use crate::files::last_run::read_last_run;
 use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport, SKIPPED_REFRESH};
 use crate::paths::PuppetPaths;
-use crate::permit::PermitParameters;
-use crate::runs::{PuppetRunManager, PuppetRunRequest};
+use crate::permit::{OptionalPermit, PermitParameters};
+use crate::permits::PermitError;
+use crate::record::RunCatalog;
+use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter};
 
 /// How many of the last runs are searched for a transaction.
 const MAX_SEARCHED_RUNS: usize = 5;
@@ -54,6 +58,26 @@ pub struct RunStart {
     pub caller: String,
     /// The node's name.
     pub host: String,
+}
+
+/// Why a run could not begin, or its end not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RunStartError {
+    /// Its record could not be written.
+    #[error("cannot record the run")]
+    Record(#[from] SystemError),
+    /// A defect.
+    #[error("the run ended unexpectedly")]
+    Panicked(#[from] JoinError),
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EndedRun {
+    /// How.
+    pub outcome: PuppetRunOutcome,
+    /// What Puppet's report says of it, at most 500 events; empty without a report.
+    pub events: Vec<PuppetResourceEvent>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,24 +125,76 @@ impl PuppetRunHandle {
 
     /// Begins a run, which continues without a waiter. Its record is on disk when this returns. Blocks.
     pub fn begin_run(&self, start: RunStart, system: &Arc<dyn System>) -> SystemResult<()> {
+        self.0.begin_run(self.run_request(start, None, None), system).map(drop)
+    }
+
+    /// Applies a catalog with Puppet, whatever `engine` and `application` of the options are. A cancelled run ends as one of `runonce` does; one whose
+    /// future is dropped goes on, if its program has started.
+    pub async fn apply_catalog(
+        &self,
+        start: RunStart,
+        catalog: RunCatalog,
+        noop: bool,
+        system: &Arc<dyn System>,
+        cancel: &CancellationToken,
+    ) -> Result<EndedRun, RunStartError> {
+        let request = self.run_request(start, Some(catalog), Some(noop));
+        let (runs, on) = (Arc::clone(&self.0), Arc::clone(system));
+        let outcome = match spawn_blocking(move || runs.begin_run(request, &on)).await?? {
+            BeginRunResult::Finished(outcome) => *outcome,
+            BeginRunResult::Active(waiter, _) => wait_for_end(&waiter, cancel).await,
+        };
+        let (runs, on) = (self.clone(), Arc::clone(system));
+        let transaction = outcome.transaction_uuid.clone();
+        let events = spawn_blocking(move || {
+            let report = PuppetRunReport::parse(&runs.read_report_text(&*on)?)?;
+            let is_its =
+                transaction.is_some() && report.text_field("transaction_uuid") == transaction;
+            is_its.then(|| report.resource_events())
+        });
+        Ok(EndedRun { outcome, events: events.await?.unwrap_or_default() })
+    }
+
+    /// Waits for a place in the pool of the options, for a run that is none of this agent. With a limit in the options the run needs it; without one it goes on
+    /// without a place where none can be stored.
+    pub async fn acquire_permit(
+        &self,
+        run: Uuid,
+        cancel: &CancellationToken,
+    ) -> Result<RunPermit, PermitError> {
+        let (permits, parameters) = (&self.0.permits, self.permit_parameters());
+        OptionalPermit::acquire_permit(permits, &parameters, run, cancel).await.map(RunPermit)
+    }
+
+    fn permit_parameters(&self) -> PermitParameters {
         let options = &self.0.options;
-        let request = PuppetRunRequest {
+        PermitParameters {
+            pool: self.0.pool.clone(),
+            limit: NonZeroU32::new(options.limit),
+            priority: 0,
+            rollout: None,
+            timeout: Duration::from_secs(options.wait),
+        }
+    }
+
+    fn run_request(
+        &self,
+        start: RunStart,
+        catalog: Option<RunCatalog>,
+        noop: Option<bool>,
+    ) -> PuppetRunRequest {
+        let splay = Some(false);
+        PuppetRunRequest {
             id: start.id,
             request: start.request,
             caller: start.caller,
             trace: None,
             host: start.host,
-            run_options: PuppetRunOptions { splay: Some(false), ..PuppetRunOptions::default() },
-            permit_parameters: PermitParameters {
-                pool: self.0.pool.clone(),
-                limit: NonZeroU32::new(options.limit),
-                priority: 0,
-                rollout: None,
-                timeout: Duration::from_secs(options.wait),
-            },
+            run_options: PuppetRunOptions { noop, splay, ..PuppetRunOptions::default() },
+            catalog,
+            permit_parameters: self.permit_parameters(),
             in_background: true,
-        };
-        self.0.begin_run(request, system).map(drop)
+        }
     }
 
     /// The outcome of the run with this id, so far; `None` if there is no such run. Blocks.
@@ -180,5 +256,40 @@ impl PuppetRunHandle {
         let paths = PuppetPaths::find(&self.0.options, system).ok()?;
         let file = system.read_file(&paths.report_path(), MAX_REPORT_BYTES).ok()?;
         Some(String::from_utf8_lossy(&file).into_owned())
+    }
+}
+
+/// A place in a pool of runs. Dropping it without [`Self::release`] leaves it to the end of its lease.
+#[derive(Debug)]
+pub struct RunPermit(OptionalPermit);
+
+impl RunPermit {
+    /// Returns when another run may have the place; the run must end then.
+    pub async fn until_lost(&self) {
+        self.0.until_lost().await;
+    }
+
+    /// Gives the place to the next run.
+    pub async fn release(self) {
+        self.0.release().await;
+    }
+}
+
+async fn wait_for_end(waiter: &RunWaiter, cancel: &CancellationToken) -> PuppetRunOutcome {
+    let mut updates = waiter.active_run().outcome.subscribe();
+    let mut is_cancelled = false;
+    loop {
+        let outcome = updates.borrow_and_update().clone();
+        if outcome.state.is_over() {
+            return outcome;
+        }
+        tokio::select! {
+            // The sender lives as long as the waiter.
+            _ = updates.changed() => {}
+            () = cancel.cancelled(), if !is_cancelled => {
+                is_cancelled = true;
+                waiter.cancel_run();
+            }
+        }
     }
 }

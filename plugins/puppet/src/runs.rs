@@ -22,7 +22,7 @@ use crate::drive::RunDriver;
 use crate::options::Options;
 use crate::permit::PermitParameters;
 use crate::program;
-use crate::record::{PuppetRunRecord, RunRecordStore};
+use crate::record::{PuppetRunRecord, RunCatalog, RunRecordStore};
 
 /// State shared by the actions and the monitor.
 #[derive(Debug)]
@@ -76,6 +76,7 @@ pub(crate) struct PuppetRunRequest {
     /// The node's name.
     pub(crate) host: String,
     pub(crate) run_options: PuppetRunOptions,
+    pub(crate) catalog: Option<RunCatalog>,
     pub(crate) permit_parameters: PermitParameters,
     pub(crate) in_background: bool,
 }
@@ -130,6 +131,7 @@ impl PuppetRunManager {
             run_options: request.run_options.clone(),
             outcome: outcome.clone(),
             step: None,
+            catalog: request.catalog.clone(),
             limit: request.permit_parameters.limit,
             before_replay: None,
         };

@@ -73,6 +73,7 @@ impl StoreFixture {
             created_at,
             nodes: 1,
             list: self.store.store_list(&nodes).await.unwrap(),
+            plugins: None,
         };
         let text = release.sign(&anna).unwrap();
         self.store.publish(&release, &text).await.unwrap();

@@ -75,20 +75,32 @@ impl Environment {
         self.compiler_of("nobody", limits)
     }
 
+    /// A compiler that starts this program for each compile.
+    pub(super) fn compiler_with_program(&self, words: &[&str]) -> Compiler {
+        let program = words.iter().map(|word| (*word).to_owned()).collect();
+        let options =
+            CompilerOptions { program, ..self.options("nobody", CompileLimits::default()) };
+        Compiler::start(options, &sandbox_helper()).unwrap()
+    }
+
     /// A compiler that runs as this user, if the test is root.
     pub(super) fn compiler_of(&self, user: &str, limits: CompileLimits) -> Compiler {
+        Compiler::start(self.options(user, limits), &sandbox_helper()).unwrap()
+    }
+
+    fn options(&self, user: &str, limits: CompileLimits) -> CompilerOptions {
         let user = User::from_name(user).unwrap().unwrap();
         let account =
             UnixAccount { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups: Vec::new() };
-        let options = CompilerOptions {
+        CompilerOptions {
             ruby: find_tool("ruby"),
             environments: self.environments(),
             environment: ENVIRONMENT.to_owned(),
             state: self.path().join("state"),
             user: geteuid().is_root().then_some(account),
             limits,
-        };
-        Compiler::start(options, &sandbox_helper()).unwrap()
+            program: Vec::new(),
+        }
     }
 }
 

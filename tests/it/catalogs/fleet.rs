@@ -1,6 +1,6 @@
 //! A fleet whose nodes are records in the broker, and instances of the compiler in the test's process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,14 +169,15 @@ impl CatalogFleet {
             limits,
             state: state.clone(),
             helper: sandbox_helper(),
+            programs: HashMap::new(),
         };
-        let worker = CompileWorker {
+        let worker = Arc::new(CompileWorker {
             handle: handle.clone(),
             pool: CompilerPool::new(settings),
             signer,
             secret_key: SecretKey::new(&[7; 32]),
             content: ContentStore::new(bus.bucket(CONTENT_BUCKET.name)),
-        };
+        });
         let code = CodeStore::new(system, state);
         let service = CompilerService::new(bus.clone(), code, worker, 2);
         let task = tokio::spawn(service.run_until_stopped(stop.clone()));

@@ -11,6 +11,8 @@ mod fleet;
 mod isolation;
 mod killed;
 mod long;
+mod programs;
+mod puppet_engine;
 mod queue;
 mod releases;
 mod stub;

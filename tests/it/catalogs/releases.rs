@@ -390,6 +390,7 @@ async fn a12_7_two_hundred_nodes_are_moved_and_moved_back_within_two_seconds() {
             created_at: muster_tests::now(),
             nodes: nodes.len(),
             list: store.store_list(&nodes).await.unwrap(),
+            plugins: None,
         };
         let text = release.sign(&anna).unwrap();
         store.publish(&release, &text).await.unwrap();

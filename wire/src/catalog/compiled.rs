@@ -66,6 +66,14 @@ pub enum CatalogRefusal {
     /// A service signed it that is no compiler.
     #[error("{0} signed the catalog without the right to compile")]
     NotACompiler(Identity),
+    /// The token of its compiler is for other environments.
+    #[error("{compiler} signed the catalog and may not compile environment {environment}")]
+    OtherEnvironment {
+        /// The signer.
+        compiler: Identity,
+        /// What the catalog says.
+        environment: String,
+    },
     /// It is for another node, under another address, or names another compiler than its signer.
     #[error("the catalog does not belong here: its {field} is {found}, not {expected}")]
     Misplaced {
@@ -172,11 +180,19 @@ pub fn open_compiled_catalog(
     let opened = envelope.verify(trust, cache, now, &[UserRole::Service])?;
     let compiled: CompiledCatalog =
         serde_json::from_slice(opened.body).map_err(CatalogRefusal::Json)?;
-    if !opened.sender.rights().contains(&ServiceRight::Compile) {
-        return Err(CatalogRefusal::NotACompiler(opened.sender.identity.clone()));
+    let sender = &opened.sender;
+    if !sender.rights().contains(&ServiceRight::Compile) {
+        return Err(CatalogRefusal::NotACompiler(sender.identity.clone()));
     }
-    let CatalogStatement { compiler, node: for_node, address: stored, .. } = &compiled.statement;
-    check_same("compiler", &opened.sender.identity, compiler)?;
+    let CatalogStatement { compiler, node: for_node, address: stored, environment, .. } =
+        &compiled.statement;
+    if !ServiceRight::is_for_environment(&sender.tags, environment) {
+        return Err(CatalogRefusal::OtherEnvironment {
+            compiler: sender.identity.clone(),
+            environment: environment.clone(),
+        });
+    }
+    check_same("compiler", &sender.identity, compiler)?;
     check_same("node", node, for_node)?;
     check_same("address", &address, stored)?;
     Ok(compiled)

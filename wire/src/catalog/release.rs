@@ -61,6 +61,10 @@ pub struct Release {
     pub nodes: usize,
     /// The root of the list.
     pub list: ContentAddress,
+    /// The list of the environment's plugins, for nodes that apply catalogs with Puppet; absent without modules that have any. See
+    /// [`PluginList`](super::plugins::PluginList).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugins: Option<ContentAddress>,
 }
 
 /// When a node may apply its released catalog by itself. Outside of these times it only reports what would change.

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use crate::stores;
 
+/// Prefix of the tags that limit a compiler to environments.
+const ENVIRONMENT_TAG: &str = "environment:";
+
 /// A central service. The key of a service serves what its token names, and nothing else: the broker permits only the subjects of these rights, and a
 /// caller accepts an answer for a service only from a token with the right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +72,17 @@ impl ServiceRight {
         tags.sort();
         tags.dedup();
         tags
+    }
+
+    /// The tag that limits a compiler to an environment. A token without such tags is for any.
+    pub fn environment_tag(environment: &str) -> String {
+        format!("{ENVIRONMENT_TAG}{environment}")
+    }
+
+    /// Whether the token of a compiler with these tags is for this environment.
+    pub fn is_for_environment(tags: &[String], environment: &str) -> bool {
+        let mut named = tags.iter().filter_map(|tag| tag.strip_prefix(ENVIRONMENT_TAG)).peekable();
+        named.peek().is_none() || named.any(|name| name == environment)
     }
 
     fn service_tag(self) -> String {

@@ -115,6 +115,31 @@ fn only_a_compiler_signs_a_catalog_and_only_for_its_node_and_address() {
 }
 
 #[test]
+fn compiler_of_other_environments_is_refused() {
+    let world = TestOrganisation::new();
+    let (catalog, secrets, statement) = stored("compiler1");
+    let (address, key) = (statement.address, world.node().public_key());
+    let environment = statement.environment.clone();
+    let sealed = CompiledCatalog::new(statement, &catalog, &secrets, &key).unwrap();
+    for (tags, is_accepted) in [
+        (vec!["testing"], false),
+        (vec!["testing", environment.as_str()], true),
+        (vec![environment.as_str()], true),
+        (Vec::new(), true),
+    ] {
+        let mut all = ServiceRight::tags(&[ServiceRight::Compile]);
+        all.extend(tags.iter().map(|name| ServiceRight::environment_tag(name)));
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let signer = world.signer_tagged(UserRole::Service, "compiler1", 62, &all);
+        let opened = open(&world, &sealed.sign(&signer).unwrap(), "db1.acme.net", address);
+        assert_eq!(opened.is_ok(), is_accepted, "{tags:?}: {opened:?}");
+        if let Err(refused) = opened {
+            assert!(matches!(refused, CatalogRefusal::OtherEnvironment { .. }), "{refused}");
+        }
+    }
+}
+
+#[test]
 fn altered_catalog_has_another_address() {
     let (mut catalog, secrets, statement) = stored("compiler1");
     catalog.insert("name".to_owned(), "db2.acme.net".into());

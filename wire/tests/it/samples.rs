@@ -278,6 +278,7 @@ fn release() -> Release {
         created_at: NOW,
         nodes: 2,
         list: ContentAddress::of(b"list"),
+        plugins: Some(ContentAddress::of(b"plugins")),
     }
 }
 

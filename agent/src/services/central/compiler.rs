@@ -1,6 +1,7 @@
 //! A host that compiles catalogs ahead. Without a directory on this host it has an index of its own.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_bus::content::ContentStore;
@@ -30,16 +31,30 @@ const SECRET_KEY_FILE: &str = "catalogs.key";
 
 pub(super) struct CentralCompiler;
 
+/// Nodes would refuse the catalogs.
+#[derive(Debug, thiserror::Error)]
+#[error("the credentials in {} are not for environment {name}; create others with `rpc org add service ... --environment {name} --renew`", path.display())]
+struct EnvironmentRightError {
+    path: PathBuf,
+    name: String,
+}
+
 impl CentralService for CentralCompiler {
     const NAME: &'static str = "compiler";
     type Options = CompilerServiceOptions;
 
     fn check(options: &CompilerServiceOptions) -> ServiceResult<()> {
-        credentials::read_service_signer(&options.credentials, ServiceRight::Compile)?;
+        let signer = credentials::read_service_signer(&options.credentials, ServiceRight::Compile)?;
+        for environment in options.environments().map_err(failed)? {
+            let (tags, name) = (&signer.claims().nats.tags, environment.name);
+            if !ServiceRight::is_for_environment(tags, &name) {
+                let path = options.credentials.clone();
+                return Err(failed(EnvironmentRightError { path, name }));
+            }
+        }
         if let Some(path) = &options.secret_key {
             SecretKey::read(path).map_err(failed)?;
         }
-        options.environments().map_err(failed)?;
         find_account(options.user()).map_err(failed)?;
         Ok(())
     }
@@ -72,20 +87,22 @@ impl CentralService for CentralCompiler {
             limits: options.limits(),
             state: directory.join("compilers"),
             helper: SandboxHelper::current_exe().map_err(failed)?,
+            programs: options.programs(),
         };
         let secret_key = match &options.secret_key {
             Some(path) => SecretKey::read(path),
             None => SecretKey::read_or_create(&config.paths.state.join(SECRET_KEY_FILE)),
         };
-        let worker = CompileWorker {
+        let worker = Arc::new(CompileWorker {
             handle: handle.clone(),
             pool: CompilerPool::new(settings),
             signer: connection.signer.clone(),
             secret_key: secret_key.map_err(failed)?,
             content: ContentStore::new(connection.bus.bucket(CONTENT_BUCKET.name)),
-        };
+        });
         let releases = ReleaseStore::new(handle.catalogs().clone(), worker.content.clone());
-        let agent = build_agent(&CompilerActions { handle, code: code.clone(), releases })?;
+        let (code_store, checker) = (code.clone(), Arc::clone(&worker));
+        let agent = build_agent(&CompilerActions { handle, code: code_store, releases, checker })?;
         let service =
             CompilerService::new(connection.bus.clone(), code, worker, options.parallel());
         tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));

@@ -11,6 +11,7 @@ pub mod check;
 pub mod checks;
 pub mod completion;
 pub mod config;
+pub mod content;
 pub mod context;
 pub mod copy;
 pub mod demo;
@@ -50,8 +51,9 @@ use muster_client::documents::{
 };
 #[cfg(test)]
 use muster_contract::compiler::{
-    CompilerAnnounceOutput, CompilerCompileOutput, CompilerDiffOutput, CompilerEnvironmentsOutput,
-    CompilerReleasesOutput, CompilerShowOutput,
+    CompilerAnnounceOutput, CompilerCheckOutput, CompilerCollectOutput, CompilerCompileOutput,
+    CompilerDiffOutput, CompilerEnvironmentsOutput, CompilerReleasesOutput, CompilerShowOutput,
+    CompilerVerifyOutput,
 };
 #[cfg(test)]
 use muster_contract::schedule::{
@@ -201,6 +203,9 @@ commands! { args, color, program, cx:
     /// Give nodes the catalogs of a release, and compare releases
     #[command(subcommand)]
     Release(release::args::ReleaseCommand) => Box::pin(release::run(*args, cx)).await;
+    /// List, check and collect the files that catalogs name
+    #[command(hide = true, subcommand)]
+    Content(content::args::ContentCommand) => content::run(*args, cx).await;
     "Access":
     /// Show who you are to the nodes, and until when
     #[command(after_help = whoami::args::AFTER_HELP)]
@@ -277,6 +282,7 @@ documents! {
     "muster.schedule.history.v1": "rpc schedule history -j", ServiceDocument<'_, ScheduleHistoryOutput>;
     "muster.schedule.simulation.v1": "rpc schedule simulate -j", schedule::load_output::SimulationDocument;
     "muster.compile.v1": "rpc compile -j", ServiceDocument<'_, CompilerCompileOutput>;
+    "muster.compile.check.v1": "rpc compile --check-inputs -j", ServiceDocument<'_, CompilerCheckOutput>;
     "muster.compile.announced.v1": "rpc compile --environment NAME -j", ServiceDocument<'_, CompilerAnnounceOutput>;
     "muster.catalogs.v1": "rpc catalog list -j", ServiceDocument<'_, catalog::output::CatalogList>;
     "muster.catalog.v1": "rpc catalog show -j", catalog::output::CatalogDocument<'_>;
@@ -286,6 +292,9 @@ documents! {
     "muster.release.diff.v1": "rpc release diff -j", ServiceDocument<'_, CompilerDiffOutput>;
     "muster.release.plan.v1": "rpc release plan -j", ReportDocument<'_, release::output::ReleasePlanDocument<'_>>;
     "muster.release.status.v1": "rpc release status -j", ReportDocument<'_, release::output::ReleaseStatusDocument<'_>>;
+    "muster.content.v1": "rpc content list -j", ServiceDocument<'_, content::output::ContentList>;
+    "muster.content.collected.v1": "rpc content gc -j", ServiceDocument<'_, CompilerCollectOutput>;
+    "muster.content.verified.v1": "rpc content verify -j", ServiceDocument<'_, CompilerVerifyOutput>;
     "muster.catalog.environments.v1": "rpc catalog environments -j", ServiceDocument<'_, CompilerEnvironmentsOutput>;
     "muster.facts.v1": "rpc facts -j", ReportDocument<'_, facts::output::FactsDocument<'_>>;
     "muster.fact_names.v1": "rpc facts -j without the name of a fact", facts::fact_names::FactNamesDocument;

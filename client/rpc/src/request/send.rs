@@ -47,11 +47,13 @@ pub struct SentRequest {
     pub code: CommandExitCode,
     /// Whether some nodes were not asked, because a rollout stopped.
     pub is_stopped: bool,
+    /// Whether nodes replied, and each of them failed.
+    pub has_only_failed: bool,
 }
 
 impl From<CommandExitCode> for SentRequest {
     fn from(code: CommandExitCode) -> Self {
-        Self { code, is_stopped: false }
+        Self { code, is_stopped: false, has_only_failed: false }
     }
 }
 
@@ -241,8 +243,11 @@ impl PendingRequest<'_> {
         cx.remember_found(self.target, report.replies.iter().map(|reply| &reply.node));
         cx.suggest_nodes(&report.stats.not_connected);
         print_next_steps(&report, recorder.job_id().as_deref(), cx);
-        let is_stopped = !report.stats.not_asked.is_empty();
-        Ok(SentRequest { code: report.stats.outcome().into(), is_stopped })
+        let stats = &report.stats;
+        let is_stopped = !stats.not_asked.is_empty();
+        let has_only_failed =
+            report.successes().next().is_none() && report.failures().next().is_some();
+        Ok(SentRequest { code: stats.outcome().into(), is_stopped, has_only_failed })
     }
 
     /// Sends the request without waiting for replies, and prints that it was sent.

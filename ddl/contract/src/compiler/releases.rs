@@ -48,6 +48,8 @@ pub struct CompilerDraftInput {
 pub struct CompilerDraftOutput {
     /// The address of the list; absent if it is not stored yet.
     pub list: Option<String>,
+    /// The address of the list of the environment's plugins; absent if no module has any.
+    pub plugins: Option<String>,
     /// Number of nodes in it.
     pub nodes: usize,
     /// Number of nodes of the environment that match.

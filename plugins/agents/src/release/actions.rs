@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use muster_api::system::command::CancelFlag;
 use muster_api::wire::token::UserRole;
 use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
 use muster_contract::catalog::CatalogRunOutcome;
@@ -11,10 +10,10 @@ use muster_contract::release::{
     ReleaseStatusOutput,
 };
 use muster_wire::catalog::release::{ApplyTimes, Release, ReleasedEntry};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::error::ReleaseError;
-use super::follow::{EventSink, Promoted, ReleaseFollower, ReleaseMachine, ReleaseRun};
+use super::follow::{Promoted, ReleaseFollower, ReleaseMachine};
+use super::run::{EventSink, ReleaseRun};
 use crate::catalog::runs::{RunMode, report_event};
 
 /// Takes a release, and applies its catalog unless the caller says otherwise.
@@ -44,9 +43,10 @@ pub(super) async fn promote(
             Ok(without_run("promoted", name, Some(catalog.to_string())))
         }
         Promoted::Catalog(_) => {
-            let cancel = CallCancel::watch(&cx);
-            let (flag, sink) = (cancel.flag.clone(), event_sink(&cx));
-            report_run(follower.apply(&machine, RunMode::Apply, flag, sink).await?)
+            let cancel = cx.cancel.child_token();
+            let _over = cancel.clone().drop_guard();
+            let run = follower.apply(&machine, RunMode::Apply, &cancel, event_sink(&cx)).await?;
+            report_run(run)
         }
     }
 }
@@ -58,9 +58,9 @@ pub(super) async fn plan(
 ) -> Result<ReleaseRunOutcome, ActionError> {
     let release = Release::read_unverified(&input.release).map_err(ReleaseError::Refused)?;
     let name = release.name.to_string();
-    let (machine, cancel) = (machine_of(&cx), CallCancel::watch(&cx));
-    let (flag, sink) = (cancel.flag.clone(), event_sink(&cx));
-    let run = follower.plan(&machine, release, &input.release, flag, sink).await?;
+    let (machine, cancel) = (machine_of(&cx), cx.cancel.child_token());
+    let _over = cancel.clone().drop_guard();
+    let run = follower.plan(&machine, release, &input.release, &cancel, event_sink(&cx)).await?;
     run.map_or_else(|| Ok(without_run("absent", name, None)), report_run)
 }
 
@@ -70,9 +70,9 @@ pub(super) async fn apply(
     input: ReleaseApplyInput,
 ) -> Result<ReleaseRunOutcome, ActionError> {
     let mode = if input.noop == Some(true) { RunMode::Noop } else { RunMode::Apply };
-    let cancel = CallCancel::watch(&cx);
-    let (flag, sink) = (cancel.flag.clone(), event_sink(&cx));
-    report_run(follower.apply(&machine_of(&cx), mode, flag, sink).await?)
+    let cancel = cx.cancel.child_token();
+    let _over = cancel.clone().drop_guard();
+    report_run(follower.apply(&machine_of(&cx), mode, &cancel, event_sink(&cx)).await?)
 }
 
 pub(super) fn status(
@@ -121,30 +121,6 @@ fn describe_times(times: Option<&ApplyTimes>) -> String {
 
 fn machine_of(cx: &CallContext) -> ReleaseMachine {
     ReleaseMachine { system: Arc::clone(&cx.system), node: Arc::clone(&cx.node) }
-}
-
-/// Sets a flag when the call is cancelled or its deadline passes: the run then ends after the resource that it is at.
-struct CallCancel {
-    flag: CancelFlag,
-    _watch: AbortOnDropHandle<()>,
-}
-
-impl CallCancel {
-    fn watch(cx: &CallContext) -> Self {
-        let (flag, cancel) = (CancelFlag::default(), cx.cancel.clone());
-        let set = flag.clone();
-        let watch = tokio::spawn(async move {
-            cancel.cancelled().await;
-            set.cancel();
-        });
-        Self { flag, _watch: AbortOnDropHandle::new(watch) }
-    }
-}
-
-impl Drop for CallCancel {
-    fn drop(&mut self) {
-        self.flag.cancel();
-    }
 }
 
 fn event_sink(cx: &CallContext) -> EventSink {

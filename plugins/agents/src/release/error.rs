@@ -1,13 +1,22 @@
 //! Why a release is not followed.
 
+use std::io;
+
 use muster_api::ActionError;
 use muster_api::base::{error_chain, format_millis};
 use muster_api::system::SystemError;
 use muster_bus::BucketError;
 use muster_bus::content::ContentError;
+use muster_puppet::RunStartError;
+use muster_puppet::permits::PermitError;
 use muster_wire::Millis;
+use muster_wire::catalog::content::ContentAddress;
+use muster_wire::catalog::plugins::PluginListError;
 use muster_wire::catalog::release::{ReleaseListError, ReleaseRefusal};
 use muster_wire::catalog::{CatalogAddress, CatalogRefusal};
+use tokio::task::JoinError;
+
+use super::puppet_copy::SourcePathError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReleaseError {
@@ -50,8 +59,31 @@ pub(crate) enum ReleaseError {
     /// The run could not start.
     #[error("{}", .0.message)]
     Run(ActionError),
+    #[error(transparent)]
+    Plugins(#[from] PluginListError),
+    #[error(
+        "the list of plugins {0} is not on this node; connect it to the broker, and promote the release again"
+    )]
+    NoPlugins(ContentAddress),
+    #[error("the run has no permit")]
+    Permit(#[from] PermitError),
+    #[error("the run was stopped, because it lost its permit")]
+    Fenced,
+    #[error(transparent)]
+    Puppet(#[from] RunStartError),
+    #[error(transparent)]
+    Source(#[from] SourcePathError),
+    #[error("cannot prepare the files of the catalog for Puppet")]
+    Links(#[source] io::Error),
     #[error("the work ended unexpectedly: {0}")]
     Panicked(String),
+}
+
+impl ReleaseError {
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    pub(super) fn panicked(error: JoinError) -> Self {
+        Self::Panicked(error.to_string())
+    }
 }
 
 impl From<ReleaseError> for ActionError {

@@ -1,5 +1,6 @@
 //! Reads what a release names from the broker: its list, the node's catalog, and the files of the catalog.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -82,7 +83,6 @@ impl ReleaseFetcher<'_> {
         Ok(files)
     }
 
-    /// Fetches the files that are not here yet, and returns these.
     async fn fetch_files(
         &self,
         compiled: &CompiledCatalog,
@@ -90,10 +90,28 @@ impl ReleaseFetcher<'_> {
         let address = compiled.statement.address;
         let stored = compiled.stored_form();
         let stored = stored.map_err(|source| ReleaseError::Catalog { address, source })?;
-        let named = named_files(&stored);
+        self.fetch_missing(&named_files(&stored)).await
+    }
+
+    /// Makes the plugins of a release ready. Returns the files that were not here.
+    pub(super) async fn fetch_plugins(
+        &self,
+        list: ContentAddress,
+    ) -> Result<Vec<ContentAddress>, ReleaseError> {
+        let mut fetched = self.fetch_missing(&BTreeSet::from([list])).await?;
+        let files = held::read_plugins(self.contents, list)?;
+        fetched.extend(self.fetch_missing(&files.files().map(|(_, file)| file).collect()).await?);
+        Ok(fetched)
+    }
+
+    /// Fetches the files that are not here yet, and returns these.
+    async fn fetch_missing(
+        &self,
+        named: &BTreeSet<ContentAddress>,
+    ) -> Result<Vec<ContentAddress>, ReleaseError> {
         let content = ContentStore::new(self.bus.bucket(CONTENT_BUCKET.name));
         let mut fetched = Vec::new();
-        for file in &named {
+        for file in named {
             let path = file_path(self.contents, *file);
             if path.exists() {
                 continue;

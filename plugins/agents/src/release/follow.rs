@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use muster_api::base::error_chain;
-use muster_api::system::command::CancelFlag;
 use muster_api::system::{StateDir, System, SystemResult};
 use muster_api::{NodeHandle, StateChanges};
 use muster_bus::Bus;
-use muster_contract::catalog::CatalogRunOutcome;
-use muster_engine::report::{RunEvent, RunReport};
-use muster_engine::run::{RunOptions, default_content_directory};
+use muster_engine::run::default_content_directory;
+use muster_puppet::{CatalogEngine, PuppetRunHandle};
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::release::{OpenPromotion, Promotion, Release, ReleasedEntry};
 use muster_wire::catalog::{CatalogAddress, CompiledCatalog, named_files};
@@ -23,15 +21,17 @@ use super::error::ReleaseError;
 use super::fetch::ReleaseFetcher;
 use super::held::{self, HeldRelease, HeldState, LastRun};
 use super::options::ReleaseOptions;
+use super::run::{EventSink, ReleaseRun, ReleasedCatalog};
 use super::trust::ReleaseTrust;
 use crate::catalog::Options as CatalogOptions;
-use crate::catalog::runs::{self, RunMachine, RunMode};
+use crate::catalog::runs::RunMode;
 
 /// What the follower is made of.
 #[derive(Debug)]
 pub(super) struct FollowerParts {
     pub(super) options: ReleaseOptions,
     pub(super) engine: Arc<CatalogOptions>,
+    pub(super) puppet: PuppetRunHandle,
     pub(super) state: PathBuf,
     pub(super) state_changes: StateChanges,
 }
@@ -68,22 +68,8 @@ pub(super) enum Promoted {
     Absent,
 }
 
-/// A run of a catalog, as it is reported.
-#[derive(Debug)]
-pub(super) struct ReleaseRun {
-    pub(super) release: Release,
-    pub(super) catalog: CatalogAddress,
-    pub(super) noop: bool,
-    pub(super) outcome: CatalogRunOutcome,
-    /// Why it failed.
-    pub(super) failure: Option<String>,
-}
-
 /// A catalog that is on disk, and the files that were fetched for it.
 type FetchedCatalog = (CatalogAddress, Vec<ContentAddress>);
-
-/// Receives the events of a run.
-pub(super) type EventSink = Box<dyn FnMut(&RunEvent) + Send>;
 
 impl ReleaseFollower {
     pub(super) fn new(parts: FollowerParts) -> Self {
@@ -185,7 +171,9 @@ impl ReleaseFollower {
                 return;
             }
         };
-        let run = self.apply(machine, mode, CancelFlag::default(), Box::new(|_| {})).await;
+        let cancel = CancellationToken::new();
+        let _over = cancel.clone().drop_guard();
+        let run = self.apply(machine, mode, &cancel, Box::new(|_| {})).await;
         match run {
             Ok(run) => tracing::info!(
                 release = %run.release.name,
@@ -256,8 +244,16 @@ impl ReleaseFollower {
         StateDir::open(&contents)?;
         let fetcher = ReleaseFetcher { bus, node, state, contents: &contents };
         let Some(catalog) = fetcher.find_catalog(release).await? else { return Ok(None) };
-        let files = fetcher.fetch_catalog(catalog, &release.environment, &**trust).await?;
+        let mut files = fetcher.fetch_catalog(catalog, &release.environment, &**trust).await?;
+        if let Some(plugins) = self.plugins_of(release) {
+            files.extend(fetcher.fetch_plugins(plugins).await?);
+        }
         Ok(Some((catalog, files)))
+    }
+
+    /// The plugins that the node needs for a release.
+    fn plugins_of(&self, release: &Release) -> Option<ContentAddress> {
+        release.plugins.filter(|_| self.0.parts.options.engine == CatalogEngine::Puppet)
     }
 
     /// Removes catalogs and files that no held release names.
@@ -276,8 +272,15 @@ impl ReleaseFollower {
             };
             named.extend(named_files(&stored));
         }
+        let contents = self.contents(machine);
+        for release in &held.held {
+            let Some(plugins) = self.plugins_of(&release.read()?.1) else { continue };
+            let Ok(list) = held::read_plugins(&contents, plugins) else { continue };
+            named.insert(plugins);
+            named.extend(list.files().map(|(_, file)| file));
+        }
         let unused: Vec<_> = held.fetched.difference(&named).copied().collect();
-        let contents = StateDir::open(&self.contents(machine))?;
+        let contents = StateDir::open(&contents)?;
         for file in unused {
             contents.remove_file(&file.to_string())?;
             held.fetched.remove(&file);
@@ -291,7 +294,7 @@ impl ReleaseFollower {
         machine: &ReleaseMachine,
         release: Release,
         text: &str,
-        cancel: CancelFlag,
+        cancel: &CancellationToken,
         sink: EventSink,
     ) -> Result<Option<ReleaseRun>, ReleaseError> {
         let _turn = self.0.turn.lock().await;
@@ -314,7 +317,7 @@ impl ReleaseFollower {
         &self,
         machine: &ReleaseMachine,
         mode: RunMode,
-        cancel: CancelFlag,
+        cancel: &CancellationToken,
         sink: EventSink,
     ) -> Result<ReleaseRun, ReleaseError> {
         let held = self.current()?.ok_or(ReleaseError::Nothing)?;
@@ -330,8 +333,8 @@ impl ReleaseFollower {
         release: Release,
         catalog: CatalogAddress,
         mode: RunMode,
-        cancel: CancelFlag,
-        mut sink: EventSink,
+        cancel: &CancellationToken,
+        sink: EventSink,
     ) -> Result<ReleaseRun, ReleaseError> {
         let (_, trust) = self.link()?;
         let bytes = held::read_catalog(&self.open_state()?, catalog)?;
@@ -342,21 +345,15 @@ impl ReleaseFollower {
             return Err(ReleaseError::NoCatalog(catalog));
         }
         let opened = trust.decrypt_catalog(&compiled).map_err(refused)?;
-        let text = serde_json::Value::Object(opened.catalog).to_string();
-        let system = Arc::clone(&machine.system);
-        let run_machine = RunMachine { system, node: machine.node.identity().clone(), cancel };
-        let engine = Arc::clone(&self.0.parts.engine);
-        let options = RunOptions::default();
-        let run = tokio::task::spawn_blocking(move || {
-            runs::run_engine(&run_machine, &engine, text.as_bytes(), mode, options, &mut |event| {
-                sink(event);
-            })
-        });
-        let run: Result<RunReport, _> =
-            run.await.map_err(|error| ReleaseError::Panicked(error.to_string()))?;
-        let report = run.map_err(ReleaseError::Run)?;
-        let outcome = runs::read_outcome(&report);
-        let failure = runs::describe_failure(&report, &outcome);
+        let released = ReleasedCatalog {
+            parts: &self.0.parts,
+            machine,
+            release: &release,
+            contents: self.contents(machine),
+            plugins: self.plugins_of(&release),
+            catalog: opened.catalog,
+        };
+        let (outcome, failure) = released.apply(mode, cancel, sink).await?;
         Ok(ReleaseRun { release, catalog, noop: mode != RunMode::Apply, outcome, failure })
     }
 
@@ -368,7 +365,7 @@ impl ReleaseFollower {
             at: trust.now(),
             noop: run.noop,
             status: run.outcome.status.clone(),
-            changed: count_changes(&run.outcome, run.noop),
+            changed: run.changes(),
             failed: u64::try_from(run.outcome.failed).unwrap_or(u64::MAX),
             catalog: run.catalog,
         });
@@ -418,17 +415,6 @@ impl ReleaseFollower {
         let directory = default_content_directory(system, &self.0.parts.engine.state_dir);
         system.root().join(directory.strip_prefix("/").unwrap_or(&directory))
     }
-}
-
-/// The resources that a run changed, or would have changed.
-fn count_changes(outcome: &CatalogRunOutcome, noop: bool) -> u64 {
-    let changed = if noop {
-        let events = outcome.events.iter().filter(|event| event.status == "noop");
-        events.map(|event| &event.resource).collect::<BTreeSet<_>>().len()
-    } else {
-        outcome.changed
-    };
-    u64::try_from(changed).unwrap_or(u64::MAX)
 }
 
 fn is_matched(machine: &ReleaseMachine, promotion: &Promotion) -> bool {

@@ -7,14 +7,18 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use muster_api::system::{StateDir, SystemResult};
 use muster_wire::Millis;
 use muster_wire::catalog::CatalogAddress;
 use muster_wire::catalog::content::ContentAddress;
+use muster_wire::catalog::plugins::{MAX_PLUGIN_LIST_BYTES, PluginList};
 use muster_wire::catalog::release::{Promotion, Release, ReleaseRefusal, ReleasedEntry};
 use muster_wire::limits::MAX_CATALOG_BYTES;
 use serde::{Deserialize, Serialize};
+
+use super::error::ReleaseError;
 
 const STATE_FILE: &str = "release.json";
 const MAX_STATE_BYTES: u64 = 8 * 1024 * 1024;
@@ -109,6 +113,17 @@ impl HeldState {
     pub(crate) fn catalogs(&self) -> BTreeSet<CatalogAddress> {
         self.held.iter().map(|held| held.catalog).collect()
     }
+}
+
+/// The list of a release's plugins, which was fetched.
+pub(crate) fn read_plugins(
+    contents: &Path,
+    list: ContentAddress,
+) -> Result<PluginList, ReleaseError> {
+    let directory = StateDir::open(contents)?;
+    let limit = u64::try_from(MAX_PLUGIN_LIST_BYTES).unwrap_or(u64::MAX);
+    let bytes = directory.read_file(&list.to_string(), limit)?;
+    Ok(PluginList::read(&bytes.ok_or(ReleaseError::NoPlugins(list))?)?)
 }
 
 pub(crate) fn store_catalog(

@@ -12,6 +12,8 @@ mod fetch;
 mod follow;
 mod held;
 mod options;
+mod puppet_copy;
+mod run;
 mod state;
 mod trust;
 
@@ -21,6 +23,7 @@ use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult, Sta
 use muster_contract::release::{
     ReleaseAgent, ReleaseApply, ReleasePlan, ReleasePromote, ReleaseStatus,
 };
+use muster_puppet::PuppetRunHandle;
 
 use crate::catalog::Options as CatalogOptions;
 use follow::FollowerParts;
@@ -31,6 +34,15 @@ pub use trust::ReleaseTrust;
 
 /// Directory of catalogs and promotions, in the daemon's state directory.
 const STATE_DIRECTORY: &str = "release";
+
+/// What applies catalogs.
+#[derive(Debug, Clone)]
+pub struct ReleaseShared {
+    /// The options of the engine's runs.
+    pub engine: Arc<CatalogOptions>,
+    /// Puppet's runs.
+    pub puppet: PuppetRunHandle,
+}
 
 /// The agent `release`.
 #[derive(Debug, Clone)]
@@ -49,20 +61,20 @@ impl ReleasePlugin {
 impl NodePlugin for ReleasePlugin {
     const NAME: &'static str = "release";
     type Options = ReleaseOptions;
-    /// The options of the engine's runs.
-    type Shared = Arc<CatalogOptions>;
+    type Shared = ReleaseShared;
 
     fn configure(
         options: ReleaseOptions,
         daemon: &DaemonContext,
-        engine: Arc<CatalogOptions>,
+        shared: ReleaseShared,
     ) -> PluginResult<Self> {
         options.check()?;
         let is_enabled = options.enabled;
         let state_changes = daemon.state_changes.clone();
         let state = daemon.state.join(STATE_DIRECTORY);
+        let ReleaseShared { engine, puppet } = shared;
         let follower =
-            ReleaseFollower::new(FollowerParts { options, engine, state, state_changes });
+            ReleaseFollower::new(FollowerParts { options, engine, puppet, state, state_changes });
         Ok(Self { follower, is_enabled })
     }
 

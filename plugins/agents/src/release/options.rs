@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_api::{PluginError, PluginResult};
+use muster_puppet::CatalogEngine;
 use serde::Deserialize;
 
 /// Shortest time between two runs, in seconds.
@@ -14,6 +15,8 @@ const MIN_INTERVAL_SECONDS: u64 = 1;
 pub struct ReleaseOptions {
     /// Whether the node follows releases.
     pub enabled: bool,
+    /// What applies catalogs.
+    pub engine: CatalogEngine,
     /// Seconds between the runs that the node starts by itself.
     pub interval: u64,
     /// Seconds between two looks for a promotion that came while the node was away.
@@ -22,7 +25,7 @@ pub struct ReleaseOptions {
 
 impl Default for ReleaseOptions {
     fn default() -> Self {
-        Self { enabled: false, interval: 1800, poll: 300 }
+        Self { enabled: false, engine: CatalogEngine::Native, interval: 1800, poll: 300 }
     }
 }
 

@@ -47,14 +47,15 @@ impl SandboxHelper {
         Ok(Self { program, arguments: vec!["exec-sandboxed".into()] })
     }
 
-    /// Starts a program that keeps running, with these as its standard input and error.
+    /// Starts a program that keeps running, with these as its standard input, output and error.
     pub fn start(
         &self,
         plan: &SandboxPlan,
         stdin: Stdio,
+        stdout: Stdio,
         stderr: Stdio,
     ) -> io::Result<SandboxedProgram> {
-        let child = self.spawn(&plan.to_argument()?, stdin, Stdio::null(), stderr)?;
+        let child = self.spawn(&plan.to_argument()?, stdin, stdout, stderr)?;
         let group = ProgramGroup::from_child(&child)?;
         Ok(SandboxedProgram { _group: group, _child: child })
     }

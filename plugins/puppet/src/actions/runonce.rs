@@ -167,6 +167,7 @@ fn parse_request(
         trace: cx.trace.as_ref().map(ToString::to_string),
         host: cx.node.identity().to_string(),
         run_options,
+        catalog: None,
         permit_parameters: PermitParameters {
             pool,
             limit,

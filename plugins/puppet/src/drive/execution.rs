@@ -26,7 +26,7 @@ impl RunDriver {
     ) -> Result<(), RunFailure> {
         let name = if self.record.before_replay.is_some() { "replay" } else { "run" };
         let directory = self.runs.records.run_directory(self.record.id).join(name);
-        let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
+        let (options, engine) = (self.options.clone(), self.runs.engine_dir());
         let (system, trace) = (Arc::clone(&self.system), self.trace.clone());
         let prepare = move || {
             let paths = PuppetPaths::find(&options, &*system).map_err(ProgramStartError::from)?;
@@ -49,7 +49,7 @@ impl RunDriver {
         let prepared: Result<_, ProgramStartError> = run_blocking(prepare).await?;
         let (paths, mark, program) = prepared.map_err(not_started)?;
         self.paths = Some(paths);
-        let timeout = self.runs.options.timeout.saturating_mul(1000);
+        let timeout = self.options.timeout.saturating_mul(1000);
         let step = ProgramRecord {
             process: None,
             directory: program.directory.clone(),
@@ -94,7 +94,7 @@ impl RunDriver {
         let catalog = self
             .paths
             .as_ref()
-            .and_then(|paths| program::catalog_path(&self.runs.options, paths, &*self.system));
+            .and_then(|paths| program::catalog_path(&self.options, paths, &*self.system));
         let monitor = program::ProgramMonitor {
             system: Arc::clone(&self.system),
             engine: self.runs.engine_dir(),
@@ -103,7 +103,7 @@ impl RunDriver {
             catalog,
             step,
             stop: Arc::clone(&stop_request),
-            grace: Duration::from_secs(self.runs.options.grace),
+            grace: Duration::from_secs(self.options.grace),
             is_resumed: std::mem::take(&mut self.is_resumed),
         };
         let active_run = Arc::clone(&self.active_run);
@@ -131,7 +131,7 @@ impl RunDriver {
         self.record.outcome.started_at = Some(unix_millis(self.system.now()));
         self.set_state(PuppetRunState::Applying);
         let (system, run_options) = (Arc::clone(&self.system), self.record.run_options.clone());
-        let (engine, catalog) = (self.runs.engine_dir(), self.runs.options.catalog.clone());
+        let (engine, catalog) = (self.runs.engine_dir(), self.options.catalog.clone());
         let (host, id) = (self.host.clone(), self.record.id.to_string());
         let cancel = CancelFlag::default();
         let flag = cancel.clone();
@@ -146,7 +146,7 @@ impl RunDriver {
                 cancel,
             )
         });
-        let timeout = Duration::from_secs(self.runs.options.timeout);
+        let timeout = Duration::from_secs(self.options.timeout);
         let reason = tokio::select! {
             result = &mut work => {
                 native::record_result(&mut self.record.outcome, result?);

@@ -29,7 +29,7 @@ impl RunDriver {
     pub(super) async fn acquire_lock(&self, deadline: Instant) -> Result<HeldRunLock, RunFailure> {
         loop {
             let (engine, states) = (self.runs.engine_dir(), self.puppet_state());
-            let is_native = self.runs.options.engine == CatalogEngine::Native;
+            let is_native = self.options.engine == CatalogEngine::Native;
             // Tries without waiting, so that the loop can react to a cancellation.
             let task = tokio::task::spawn_blocking(move || {
                 if is_native {
@@ -117,7 +117,7 @@ impl RunDriver {
 
     /// Process id of a Puppet that was started outside. Always `None` with the native engine, whose lock already excludes Puppet.
     pub(super) fn foreign_puppet(&self) -> Option<u32> {
-        if self.runs.options.engine == CatalogEngine::Native {
+        if self.options.engine == CatalogEngine::Native {
             return None;
         }
         lock::applying_process(&self.puppet_state())

@@ -20,7 +20,7 @@ impl RunDriver {
         let (system, paths) = (Arc::clone(&self.system), self.paths.clone());
         let engine = self.runs.engine_dir();
         // The summary's time has whole seconds. A summary from the second in which this program began may be that of an earlier run.
-        let timeout = self.runs.options.timeout.saturating_mul(1000);
+        let timeout = self.options.timeout.saturating_mul(1000);
         let started_at = step.as_ref().map(|step| step.until.saturating_sub(timeout));
         let since = started_at.map(|at| at / 1000 + 1);
         let read_results = move || {
@@ -62,7 +62,7 @@ impl RunDriver {
         &self,
         failure: Option<StartFailure>,
     ) -> Result<Option<StartFailure>, RunFailure> {
-        let catalog = self.runs.options.catalog.clone();
+        let catalog = self.options.catalog.clone();
         let is_unlocated =
             |failure: &StartFailure| failure.is_about_catalog() && !failure.is_located;
         let (Some(failure), Some(path)) = (failure.clone().filter(is_unlocated), catalog) else {
@@ -80,7 +80,7 @@ impl RunDriver {
     async fn keep_catalog(&self) -> Result<(), RunFailure> {
         let Some(paths) = self.paths.clone() else { return Ok(()) };
         let (system, engine) = (Arc::clone(&self.system), self.runs.engine_dir());
-        let options = self.runs.options.clone();
+        let options = self.options.clone();
         run_blocking(move || {
             let path = program::catalog_path(&options, &paths, &*system)?;
             program::keep_catalog(&*system, &path, &engine);

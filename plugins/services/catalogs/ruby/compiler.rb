@@ -17,6 +17,8 @@ require_relative 'hooks'
 module Muster
   class Compiler
     MODULES = File.join(__dir__, 'modules')
+    # Types that left Puppet's core, such as cron: part of Puppet's packages, like Puppet itself.
+    PACKAGED_MODULES = ['/usr/share/puppet/modules', '/opt/puppetlabs/puppet/modules'].freeze
 
     def initialize(environment_path, environment)
       @root = File.join(File.realpath(environment_path), environment)
@@ -56,7 +58,7 @@ module Muster
     def settings(environment_path, state)
       options = {
         confdir: state, vardir: state, codedir: state, logdir: state, rundir: state, publicdir: state,
-        environmentpath: environment_path, basemodulepath: MODULES, hiera_config: File.join(state, 'hiera.yaml'),
+        environmentpath: environment_path, basemodulepath: [MODULES, *PACKAGED_MODULES].join(':'), hiera_config: File.join(state, 'hiera.yaml'),
         environment_timeout: 'unlimited', static_catalogs: 'true', storeconfigs: 'false', default_file_terminus: 'file_server',
         disable_i18n: 'true', rich_data: 'true'
       }

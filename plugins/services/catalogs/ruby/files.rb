@@ -40,11 +40,12 @@ module Muster
     end
   end
 
-  # Modules that do not exist.
+  # Modules that do not exist. Those outside of the environment are as constant as Puppet.
   module EnvironmentHooks
     def module(name)
       found = super
-      modulepath.each { |path| Muster.note_file(path, :names) } if found.nil? && INPUTS.recording?
+      inside = modulepath.select { |path| path.start_with?(Muster.root) }
+      inside.each { |path| Muster.note_file(path, :names) } if found.nil? && INPUTS.recording?
       found
     end
   end

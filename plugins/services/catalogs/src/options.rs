@@ -1,6 +1,6 @@
 //! The section `[plugins.compiler]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ pub struct EnvironmentOptions {
     pub directory: Option<PathBuf>,
     /// A program that completes a checkout, such as r10k for a Puppetfile. Its working directory is the checkout.
     pub prepare: Vec<String>,
+    /// A program with its arguments that compiles in place of Puppet's own compiler. Its working directory is the checkout.
+    pub program: Vec<String>,
     /// Which nodes belong to it, an expression as for `-S`; all that belong to no other one if absent.
     pub nodes: Option<String>,
     pub poll_seconds: Option<u64>,
@@ -106,6 +108,13 @@ impl CompilerServiceOptions {
 
     pub fn external_max_age(&self) -> Option<Duration> {
         self.external_max_age_seconds.map(Duration::from_secs)
+    }
+
+    /// The programs that compile in place of Puppet's own compiler, by environment.
+    pub fn programs(&self) -> HashMap<String, Vec<String>> {
+        let all = self.environments.iter();
+        let named = all.filter(|(_, options)| !options.program.is_empty());
+        named.map(|(name, options)| (name.clone(), options.program.clone())).collect()
     }
 
     /// The environments in the order in which a node is matched. Checks them without opening anything.
@@ -162,6 +171,9 @@ impl Environment {
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
             return Err("a name has 1 to 64 of a-z, 0-9 and _, as in Puppet".to_owned());
+        }
+        if options.program.first().is_some_and(|program| !program.starts_with('/')) {
+            return Err("`program` needs an absolute path".to_owned());
         }
         let poll = options.poll_seconds.unwrap_or(DEFAULT_POLL_SECONDS).max(1);
         let source = match (&options.repository, &options.directory) {

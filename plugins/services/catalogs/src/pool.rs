@@ -22,6 +22,8 @@ pub struct CompilerSettings {
     /// Compilers have their directories here.
     pub state: PathBuf,
     pub helper: SandboxHelper,
+    /// Programs that compile in place of Ruby, by environment.
+    pub programs: HashMap<String, Vec<String>>,
 }
 
 /// Makes the directory of checkouts and compilers, which only root and the compiler's group can enter: code may have secrets.
@@ -77,7 +79,7 @@ impl CompilerPool {
     }
 
     fn start(&self, code: &CodeVersion) -> Result<Compiler, CompilerError> {
-        let CompilerSettings { ruby, user, limits, state, helper } = &self.settings;
+        let CompilerSettings { ruby, user, limits, state, helper, programs } = &self.settings;
         let short: String = code.code.chars().take(12).collect();
         let options = CompilerOptions {
             ruby: ruby.clone(),
@@ -86,6 +88,7 @@ impl CompilerPool {
             state: state.join(format!("{}-{short}", code.environment)),
             user: user.clone(),
             limits: *limits,
+            program: programs.get(&code.environment).cloned().unwrap_or_default(),
         };
         Compiler::start(options, helper)
     }

@@ -36,12 +36,12 @@ pub struct CompilerService {
     bus: Bus,
     handle: CompilerHandle,
     code: CodeStore,
-    worker: CompileWorker,
+    worker: Arc<CompileWorker>,
     parallel: usize,
 }
 
 impl CompilerService {
-    pub fn new(bus: Bus, code: CodeStore, worker: CompileWorker, parallel: usize) -> Self {
+    pub fn new(bus: Bus, code: CodeStore, worker: Arc<CompileWorker>, parallel: usize) -> Self {
         Self { bus, handle: worker.handle.clone(), code, worker, parallel }
     }
 

@@ -229,8 +229,7 @@ impl CompileWorker {
             Ok(catalog) => catalog,
             Err(failure) => return Ok(Err(failure)),
         };
-        let root = current.version.directory.root();
-        let stored = StoredCatalog::of(catalog, root, &self.secret_key);
+        let stored = self.stored_form(current, catalog);
         match self.store_catalog(current, &stored).await {
             Ok(name) => Ok(Ok(name)),
             // The catalog itself is at fault: it is too large, for example.
@@ -241,7 +240,15 @@ impl CompileWorker {
         }
     }
 
-    async fn run_compiler(
+    pub(crate) fn stored_form(
+        &self,
+        current: &CompilableNode,
+        catalog: Map<String, Value>,
+    ) -> StoredCatalog {
+        StoredCatalog::of(catalog, current.version.directory.root(), &self.secret_key)
+    }
+
+    pub(crate) async fn run_compiler(
         &self,
         current: &CompilableNode,
         queries: &CompileQueries<'_>,

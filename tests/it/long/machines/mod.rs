@@ -15,6 +15,7 @@ mod network;
 mod observe;
 mod power_cuts;
 mod puppet_runs;
+mod releases;
 mod resource_cases;
 mod resources;
 mod scheduled_runs;

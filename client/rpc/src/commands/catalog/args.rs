@@ -9,15 +9,21 @@ use crate::flags::json::JsonArgs;
 
 pub const COMPILE_USAGE: &str = "rpc compile [FILTERS]
        rpc compile --all
-       rpc compile --environment NAME [--code COMMIT]";
+       rpc compile --environment NAME [--code COMMIT]
+       rpc compile --check-inputs [FILTERS]";
 
 pub const COMPILE_HELP: &str = "Examples:
   rpc compile -I web1.acme.net                        this node, before others
   rpc compile --environment production                look for newer code now
   rpc compile --environment production --code 4f2c1e  compile this commit
+  rpc compile --check-inputs -C web                   try what catalogs depend on
 
 Nodes are compiled without being asked for when something changed that their
 last compile read. No node applies a catalog because it was compiled.
+
+--check-inputs stores nothing: it compiles each node again, once as it is and
+once with every fact altered that its catalog did not read. Another catalog is
+an error of the module set or of the compiler.
 
 A commit that --code names is compiled until another one is named; without
 --code the newest commit of the branch is compiled again.";
@@ -34,6 +40,9 @@ pub struct CompileArgs {
     /// Compile all nodes
     #[arg(long, conflicts_with = "environment")]
     pub all: bool,
+    /// Check that nothing else decides about catalogs than what was recorded; at most 100 nodes
+    #[arg(long, conflicts_with_all = ["environment", "all"])]
+    pub check_inputs: bool,
     /// Which nodes.
     #[command(flatten)]
     pub conditions: ConditionArgs,

@@ -6,8 +6,8 @@ pub mod output;
 use muster_client::documents::ServiceDocument;
 use muster_contract::compiler::{
     CompilerAgent, CompilerAnnounce, CompilerAnnounceInput, CompilerCatalog, CompilerCatalogInput,
-    CompilerCompile, CompilerCompileInput, CompilerEnvironments, CompilerList, CompilerListInput,
-    CompilerNodeInput, CompilerShow,
+    CompilerCheck, CompilerCheckInput, CompilerCheckRow, CompilerCompile, CompilerCompileInput,
+    CompilerEnvironments, CompilerList, CompilerListInput, CompilerNodeInput, CompilerShow,
 };
 use muster_ddl::{Action, EmptyInput};
 use muster_wire::token::ServiceRight;
@@ -17,7 +17,7 @@ use crate::commands::catalog::args::{
 };
 use crate::commands::catalog::output::{
     CatalogDocument, CatalogList, CatalogReadError, read_catalog, render_announced, render_catalog,
-    render_compiled, render_environments, render_list, render_why,
+    render_check, render_compiled, render_environments, render_list, render_why,
 };
 use crate::flags::filters::{ConditionArgs, FilterArgs};
 use crate::flags::json::JsonArgs;
@@ -54,12 +54,30 @@ pub async fn compile(args: CompileArgs, cx: CommandContext<'_>) -> CommandResult
         let shown = (&args.json, "muster.compile.announced.v1");
         return query::<CompilerAnnounce>(&input, shown, render_announced, cx).await;
     }
+    if args.check_inputs {
+        return check_inputs(filter, &args.json, cx).await;
+    }
     if filter.is_none() && !args.all {
         let command = "rpc compile".to_owned();
         return Err(AllNodesError { command, effect: "compiles" }.into());
     }
     let input = CompilerCompileInput { filter };
     query::<CompilerCompile>(&input, (&args.json, "muster.compile.v1"), render_compiled, cx).await
+}
+
+async fn check_inputs(
+    filter: Option<String>,
+    json: &JsonArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = json.form()?;
+    let fleet = connect_to_services(None, cx).await?;
+    let input = CompilerCheckInput { filter };
+    let found = fleet.client.call_service::<CompilerCheck>(ServiceRight::Compile, &input).await?;
+    let document = ServiceDocument { schema: "muster.compile.check.v1", output: &found };
+    cx.print_result(json.as_ref(), &document, || render_check(&found, cx.table_width()))?;
+    let is_sound = |row: &CompilerCheckRow| row.missed.is_empty() && row.failure.is_none();
+    Ok(CommandExitCode::from_verdict(found.nodes.iter().all(is_sound)))
 }
 
 pub async fn run(command: CatalogCommand, cx: CommandContext<'_>) -> CommandResult {

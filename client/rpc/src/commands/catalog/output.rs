@@ -2,7 +2,7 @@
 
 use muster_base::NodeText;
 use muster_contract::compiler::{
-    CompilerAnnounceOutput, CompilerCatalogOutput, CompilerCompileOutput,
+    CompilerAnnounceOutput, CompilerCatalogOutput, CompilerCheckOutput, CompilerCompileOutput,
     CompilerEnvironmentsOutput, CompilerInputRow, CompilerMessageRow, CompilerNodeRow,
     CompilerReadRow, CompilerShowOutput,
 };
@@ -80,6 +80,36 @@ pub fn render_compiled(output: &CompilerCompileOutput) -> String {
     }
     if !output.impossible.is_empty() {
         let names = output.impossible.join(", ");
+        page.push_line(format_args!(
+            "not possible, because they belong to no environment, or its code is not there yet: {names}"
+        ));
+    }
+    page.into_text()
+}
+
+pub fn render_check(found: &CompilerCheckOutput, width: usize) -> String {
+    let mut table = Table::new(["NODE", "ALTERED FACTS", "RESULT"]);
+    for row in &found.nodes {
+        let list = |names: &[NodeText]| {
+            let names: Vec<_> = names.iter().map(NodeText::line).collect();
+            names.join(", ")
+        };
+        let result = if let Some(failure) = &row.failure {
+            format!("failed: {}", failure.line())
+        } else if !row.missed.is_empty() {
+            format!("depends on facts that were not recorded: {}", list(&row.missed))
+        } else if !row.unsteady.is_empty() {
+            format!("the same; differs without any change: {}", list(&row.unsteady))
+        } else {
+            "the same".to_owned()
+        };
+        let has_failed = row.failure.is_some() || !row.missed.is_empty();
+        table.row([row.node.clone(), row.altered.to_string(), result]).failed_if(has_failed);
+    }
+    let mut page = TextPage::default();
+    page.push_text(table.max_lines(Some(5)).render(width));
+    if !found.impossible.is_empty() {
+        let names = found.impossible.join(", ");
         page.push_line(format_args!(
             "not possible, because they belong to no environment, or its code is not there yet: {names}"
         ));

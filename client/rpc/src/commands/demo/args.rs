@@ -12,6 +12,7 @@ pub enum DemoCommand {
   eval \"$(rpc demo up)\"             start it, and use it in this shell
   rpc demo up --nodes 20 --dir /tmp/fleet
   rpc demo up --nodes 10000 --virtual
+  rpc demo up --catalogs            with the Puppet of this machine
 
 Each node has a directory as its /, with a service, packages, files and a
 catalog: `httpd` runs on nodes of the class `apache`, `mysqld` on the others.
@@ -49,6 +50,9 @@ pub struct DemoUpArgs {
     /// Run all nodes in one process, each with an in-memory machine: allows thousands of nodes; changes are not stored
     #[arg(long = "virtual")]
     pub in_memory: bool,
+    /// Also compile catalogs ahead, and release them; needs Puppet 7 on this machine
+    #[arg(long, conflicts_with = "in_memory")]
+    pub catalogs: bool,
     /// Port of the broker; 0 selects a free port
     #[arg(long, default_value_t = 0)]
     pub port: u16,

@@ -29,6 +29,8 @@ pub enum DemoError {
     /// More nodes than one machine can run as processes.
     #[error("{nodes} nodes would need {nodes} processes; the maximum is {maximum}")]
     TooMany { nodes: u32, maximum: u32 },
+    #[error("`--catalogs` needs Puppet, and there is no `puppet` with a `ruby` in PATH")]
+    NoPuppet,
     #[error("cannot find `rpcd`, neither next to `rpc` nor in PATH")]
     NoDaemon,
     #[error("{RPCD} is set to {}, which is not a file", .0.display())]
@@ -69,6 +71,7 @@ impl CommandError for DemoError {
                 "run `rpc demo up` to start one, or give its directory with `--dir`"
             }
             Self::TooMany { .. } => "use `--virtual` to run all nodes in one process",
+            Self::NoPuppet => "on Debian and Ubuntu: `apt install puppet-agent`",
             Self::NoDaemon => "set RPCD to the path of `rpcd`",
             Self::Ended { .. } | Self::NotReady { .. } => {
                 "all processes were stopped; `rpc demo down` removes the logs"

@@ -8,11 +8,13 @@
 //! DIR/org/            the organisation
 //! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, its scratch root
 //! DIR/virtual/        used instead for one process that runs many nodes
+//! DIR/code/           with --catalogs: the code that one node compiles
 //! DIR/log/            logs of all processes
 //! ```
 
 pub mod args;
 mod broker;
+mod catalogs;
 mod contexts;
 mod error;
 mod fleet;

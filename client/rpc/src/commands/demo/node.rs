@@ -67,10 +67,11 @@ pub fn make_node(
     lock: &OrganisationLock,
     directory: &Path,
     (node, policies): (&DemoNode, &DemoPolicies),
-    runs_directory: bool,
+    (runs_directory, catalogs): (bool, BTreeMap<&'static str, Value>),
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let mut plugins: BTreeMap<_, _> = common_config().into_iter().chain(program_config()).collect();
+    let plugins = common_config().into_iter().chain(program_config());
+    let mut plugins: BTreeMap<_, _> = plugins.chain(catalogs).collect();
     if runs_directory {
         plugins.insert("directory", json!({"enabled": true, "credentials": DIRECTORY_CREDS}));
         let service = Identity::parse(DIRECTORY_SERVICE)

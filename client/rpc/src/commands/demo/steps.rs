@@ -7,16 +7,37 @@ use muster_display::printer::HINT;
 use muster_display::shell_word;
 use muster_organisation::bundle::name::USER_CONFIG;
 
+use crate::commands::demo::catalogs;
 use crate::commands::demo::contexts::{GUEST_CONTEXT, GUEST_DIRECTORY, has_context};
 use crate::session::context::{CommandContext, Result};
 use crate::session::environment::{CONFIG, CONTEXT, ProcessEnvironment};
 
+/// What a demonstration has.
+#[derive(Debug, Clone, Copy)]
+pub enum DemoKind {
+    Machines,
+    /// Machines that get catalogs which one of them compiles.
+    Catalogs,
+    /// Nodes without programs.
+    Virtual,
+}
+
+impl DemoKind {
+    pub fn of(is_virtual: bool, directory: &Path) -> Self {
+        match is_virtual {
+            true => Self::Virtual,
+            false if catalogs::code_directory(directory).exists() => Self::Catalogs,
+            false => Self::Machines,
+        }
+    }
+}
+
 /// Prints lines that a shell can evaluate, and commands to try.
-pub fn print_settings(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) -> Result<()> {
+pub fn print_settings(directory: &Path, kind: DemoKind, cx: CommandContext<'_>) -> Result<()> {
     for line in shell_settings(directory, cx.environment) {
         cx.printer.print_line(line)?;
     }
-    print_next_steps(directory, is_virtual, cx);
+    print_next_steps(directory, kind, cx);
     Ok(())
 }
 
@@ -36,7 +57,7 @@ fn shell_settings(directory: &Path, environment: &ProcessEnvironment) -> Vec<Str
     lines
 }
 
-fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) {
+fn print_next_steps(directory: &Path, kind: DemoKind, cx: CommandContext<'_>) {
     let default = cx.environment.cache_directory().map(|cache| cache.join("demo"));
     let word = shell_word(&directory.display().to_string());
     let option = match default {
@@ -65,12 +86,24 @@ fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) 
             "rpc puppetral do type=user name=rip -C mysql::master".to_owned(),
         ),
     ];
-    // A virtual node has no programs.
-    if !is_virtual {
+    if !matches!(kind, DemoKind::Virtual) {
         steps.extend([
             ("restart a service", "rpc service restart service=httpd -C apache".to_owned()),
             ("install a package", "rpc package install package=tree".to_owned()),
             ("apply the nodes' catalogs, two nodes at a time", "rpc puppet runall 2".to_owned()),
+        ]);
+    }
+    if matches!(kind, DemoKind::Catalogs) {
+        let code = catalogs::code_directory(directory);
+        let code = shell_word(&code.display().to_string());
+        steps.extend([
+            ("give the compiled catalogs a name", "rpc release create --environment production".to_owned()),
+            ("ask the nodes what it would change", "rpc release plan r1".to_owned()),
+            ("give it to all, one node first", "rpc release promote r1 --all --canary 1".to_owned()),
+            (
+                "change the code, and see what that changes",
+                format!("sed -i s/workers.4/workers\\ 8/ {code}/modules/web/files/web.conf; rpc compile --environment production; rpc release create --environment production; rpc release diff r2"),
+            ),
         ]);
     }
     steps.extend([

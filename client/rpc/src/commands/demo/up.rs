@@ -17,9 +17,11 @@ use muster_organisation::{
 };
 use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::token::scope::CallerGrant;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::commands::demo::args::DemoUpArgs;
+use crate::commands::demo::catalogs::DemoCompiler;
 use crate::commands::demo::contexts::GUEST_DIRECTORY;
 use crate::commands::demo::error::{DemoError, kind_of_nodes};
 use crate::commands::demo::fleet::DemoNode;
@@ -27,8 +29,9 @@ use crate::commands::demo::policies::DemoPolicies;
 use crate::commands::demo::process::log_tail;
 use crate::commands::demo::ready::ReadinessListener;
 use crate::commands::demo::record::DemoRecord;
+use crate::commands::demo::steps::DemoKind;
 use crate::commands::demo::{
-    broker, contexts, fleet, node, process, ready, record, services, steps, virtual_nodes,
+    broker, catalogs, contexts, fleet, node, process, ready, record, services, steps, virtual_nodes,
 };
 use crate::session::broker_program;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
@@ -51,6 +54,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct DemoStart<'a> {
     pub directory: &'a Path,
     daemon: PathBuf,
+    compiler: Option<DemoCompiler>,
     record: DemoRecord,
     pub printer: &'a OutputPrinter,
 }
@@ -76,14 +80,15 @@ pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) 
             "{GOOD}already up{GOOD:#}: a broker and {kind}, in {}",
             directory.display()
         ));
-        steps::print_settings(&directory, is_virtual, cx)?;
+        steps::print_settings(&directory, DemoKind::of(is_virtual, &directory), cx)?;
         return Ok(CommandExitCode::Passed);
     }
     let server = broker_program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
+    let compiler = args.catalogs.then(|| DemoCompiler::find(environment)).transpose()?;
     record::claim_directory(&directory)?;
     let record = DemoRecord::default();
-    let mut demo = DemoStart { directory: &directory, daemon, record, printer };
+    let mut demo = DemoStart { directory: &directory, daemon, compiler, record, printer };
     let kind = kind_of_nodes(usize::try_from(count).unwrap_or(usize::MAX), args.in_memory);
     printer
         .print_message(format_args!("starting a broker and {kind} in {} ...", directory.display()));
@@ -97,7 +102,7 @@ pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) 
     contexts::add_contexts(&directory, environment, printer);
     let took = format_duration(started.elapsed());
     printer.print_message(format_args!("{GOOD}up{GOOD:#}: a broker and {kind}, in {took}"));
-    steps::print_settings(&directory, args.in_memory, cx)?;
+    steps::print_settings(&directory, DemoKind::of(args.in_memory, &directory), cx)?;
     Ok(CommandExitCode::Passed)
 }
 
@@ -147,6 +152,9 @@ impl DemoStart<'_> {
         self.printer.print_detail(format_args!("the broker listens on {}", broker.url));
         self.record.broker = Some(broker);
 
+        if self.compiler.is_some() {
+            DemoCompiler::prepare(&organisation, directory, unix_millis_now())?;
+        }
         organisation.declare_stores(StoreOptions::default(), unix_millis_now()).await?;
         make_user(&organisation, fleet::DEMO_USER, directory)?;
         make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
@@ -157,6 +165,14 @@ impl DemoStart<'_> {
         }
         // It names the services, which were added last.
         organisation.publish_account(unix_millis_now()).await?;
+        if self.compiler.is_some() {
+            self.printer.print_message("compiling the catalogs of all nodes ...");
+            let nodes = usize::try_from(count).unwrap_or(usize::MAX);
+            if !catalogs::await_compiles(directory, nodes).await? {
+                self.printer
+                    .print_warning("not all nodes are compiled yet; `rpc catalog list` shows why");
+            }
+        }
         self.record.is_complete = true;
         self.record.save(directory)
     }
@@ -216,12 +232,20 @@ impl DemoStart<'_> {
         let nodes = nodes.iter().enumerate().map(|(index, node)| {
             let directory = self.directory.join("nodes").join(node.name.as_str());
             let now = unix_millis_now();
+            let is_last = index == last;
+            let mut catalogs = BTreeMap::new();
+            if let Some(compiler) = &self.compiler {
+                catalogs.insert("release", json!({"enabled": true}));
+                if is_last {
+                    catalogs.insert("compiler", compiler.section(self.directory));
+                }
+            }
             let config = node::make_node(
                 organisation,
                 &lock,
                 &directory,
                 (node, &policies),
-                index == last,
+                (is_last, catalogs),
                 now,
             )?;
             self.start_daemon(node.name.clone(), &config, (index, None), &[])

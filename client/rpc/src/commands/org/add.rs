@@ -41,7 +41,8 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
             (PrincipalKind::Node, args.credentials, Vec::new(), args.bundle)
         }
         OrgAddCommand::Service(args) => {
-            let tags = ServiceRight::tags(&args.rights);
+            let mut tags = ServiceRight::tags(&args.rights);
+            tags.extend(args.environments.iter().map(|name| ServiceRight::environment_tag(name)));
             (PrincipalKind::Service, args.credentials, tags, None)
         }
         OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args, Vec::new(), None),

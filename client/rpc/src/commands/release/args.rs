@@ -51,7 +51,7 @@ nothing. The release need not be promoted.")]
 From then on a node applies this catalog and no other. By itself it only
 reports what it would change, except in the windows given here; --always
 means at all times. Nodes that are away find the promotion when they return,
-unless the rollout stopped.")]
+unless the rollout stopped or every run failed.")]
     Promote(ReleasePromoteArgs),
     /// Return to an earlier release
     #[command(after_help = "Examples:

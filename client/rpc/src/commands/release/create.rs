@@ -65,6 +65,12 @@ pub async fn run(args: ReleaseCreateArgs, cx: CommandContext<'_>) -> CommandResu
         created_at: unix_millis_now(),
         nodes: draft.nodes,
         list: list.ok_or(ReleaseCommandError::NoList)?,
+        plugins: draft
+            .plugins
+            .as_deref()
+            .map(ContentAddress::parse)
+            .transpose()
+            .map_err(|_| ReleaseCommandError::NoList)?,
     };
     let release = release.sign(&signer).map_err(ReleaseCommandError::from)?;
     let service = ServiceRight::Compile;

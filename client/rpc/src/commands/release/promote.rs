@@ -55,6 +55,8 @@ pub async fn run(mut args: ReleasePromoteArgs, cx: CommandContext<'_>) -> Comman
     } else if sent.is_stopped {
         cx.printer
             .print_warning("the rollout stopped, so nodes that are away do not get the release");
+    } else if sent.has_only_failed {
+        cx.printer.print_warning("every run failed, so nodes that are away do not get the release");
     } else {
         let input = CompilerPromoteInput { promotion, release };
         let service = ServiceRight::Compile;

@@ -1,16 +1,20 @@
 //! The agent `compiler`: compiles nodes on request, shows what was compiled, and stores releases.
 
 mod change;
+mod content;
 mod release;
 mod show;
+
+use std::sync::Arc;
 
 use muster_api::base::error_chain;
 use muster_api::{ActionError, Agent, AgentError};
 use muster_bus::BucketError;
 use muster_contract::compiler::{
-    CompilerAgent, CompilerAnnounce, CompilerCatalog, CompilerCompile, CompilerDiff, CompilerDraft,
-    CompilerEnvironments, CompilerList, CompilerPromote, CompilerPublish, CompilerRelease,
-    CompilerReleases, CompilerShow,
+    CompilerAgent, CompilerAnnounce, CompilerCatalog, CompilerCheck, CompilerCollect,
+    CompilerCompile, CompilerContent, CompilerDiff, CompilerDraft, CompilerEnvironments,
+    CompilerList, CompilerPromote, CompilerPublish, CompilerRelease, CompilerReleases,
+    CompilerShow, CompilerVerify,
 };
 use muster_directory::QueryError;
 use muster_filter::NodeFilter;
@@ -20,6 +24,7 @@ use crate::code::CodeStore;
 use crate::handle::CompilerHandle;
 use crate::options::Environment;
 use crate::releases::ReleaseStore;
+use crate::worker::CompileWorker;
 
 /// What the actions use.
 #[derive(Debug, Clone)]
@@ -27,6 +32,8 @@ pub struct CompilerActions {
     pub handle: CompilerHandle,
     pub code: CodeStore,
     pub releases: ReleaseStore,
+    /// Compiles for checks.
+    pub checker: Arc<CompileWorker>,
 }
 
 /// The agent `compiler`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
@@ -34,6 +41,7 @@ pub fn build_agent(actions: &CompilerActions) -> Result<Agent, AgentError> {
     Agent::builder_for::<CompilerAgent>()?
         .action(CompilerCompile, actions, change::compile)
         .action(CompilerAnnounce, actions, change::announce)
+        .action(CompilerCheck, actions, change::check)
         .blocking_action(CompilerList, actions, |actions, _, input| {
             show::list(&actions.handle, &input)
         })
@@ -50,6 +58,9 @@ pub fn build_agent(actions: &CompilerActions) -> Result<Agent, AgentError> {
         .action(CompilerRelease, actions, release::release)
         .action(CompilerDiff, actions, release::diff)
         .action(CompilerPromote, actions, release::promote)
+        .action(CompilerContent, actions, content::content)
+        .action(CompilerVerify, actions, content::verify)
+        .action(CompilerCollect, actions, content::collect)
         .build()
 }
 

@@ -25,6 +25,8 @@ const MAX_RELEASES: usize = 500;
 const MAX_GROUPS: usize = 100;
 const MAX_NAMES: usize = 20;
 const MAX_CHANGES: usize = 200;
+/// Most changed sources that are shown as texts.
+const MAX_TEXTS: usize = 50;
 /// Most bytes of values in an answer about differences.
 const MAX_DIFF_BYTES: usize = 500_000;
 /// Most bytes of one value.
@@ -39,9 +41,10 @@ pub(super) async fn draft(
     let environment = find_environment(&actions, &input.environment)?.name.clone();
     let KnownCode { announced, version, .. } = handle.code(&environment);
     // As long as the code is not here, every node is to be compiled.
-    let has_code = announced
-        .as_ref()
-        .is_some_and(|announced| version.is_some_and(|version| version.code == announced.code));
+    let version = version.filter(|version| {
+        announced.as_ref().is_some_and(|announced| version.code == announced.code)
+    });
+    let has_code = version.is_some();
     let mut output = CompilerDraftOutput {
         code: announced.map(|announced| announced.code.into()),
         name: actions.releases.next_name().await.map_err(ActionError::from_cause)?,
@@ -79,6 +82,11 @@ pub(super) async fn draft(
     if output.waiting == 0 || input.incomplete == Some(true) {
         let list = actions.releases.store_list(&nodes).await.map_err(ActionError::from_cause)?;
         output.list = Some(list.to_string());
+        if let Some(version) = &version {
+            let plugins = actions.releases.store_plugins(version).await;
+            let plugins = plugins.map_err(ActionError::from_cause)?;
+            output.plugins = plugins.map(|list| list.to_string());
+        }
     }
     Ok(output)
 }
@@ -144,14 +152,28 @@ pub(super) async fn diff(
     let compared = compare_nodes(actions.handle.catalogs(), &before, &after);
     let compared = compared.await.map_err(ActionError::from_cause)?;
     let (more, mut space) = (compared.groups.len().saturating_sub(MAX_GROUPS), MAX_DIFF_BYTES);
-    let groups = compared.groups.into_iter().take(MAX_GROUPS);
+    let mut groups: Vec<DiffGroup> = compared.groups.into_iter().take(MAX_GROUPS).collect();
+    show_texts(&actions, &mut groups).await;
     Ok(CompilerDiffOutput {
-        groups: groups.map(|group| group_row(group, &mut space)).collect(),
+        groups: groups.into_iter().map(|group| group_row(group, &mut space)).collect(),
         more,
         unchanged: compared.unchanged,
         added: compared.added,
         removed: compared.removed,
     })
+}
+
+/// Shows changed sources as texts.
+async fn show_texts(actions: &CompilerActions, groups: &mut [DiffGroup]) {
+    let mut left = MAX_TEXTS;
+    for group in groups {
+        for (_, change) in group.changes.iter_mut().take(MAX_CHANGES) {
+            if left == 0 {
+                return;
+            }
+            left -= usize::from(actions.releases.show_texts(change).await);
+        }
+    }
 }
 
 /// Stores a promotion of the caller for the nodes of its release that match.

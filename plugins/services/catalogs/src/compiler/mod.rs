@@ -1,9 +1,10 @@
-//! Puppet's compiler: a resident process of one environment at one commit, which forks for each compile.
+//! Puppet's compiler: a resident process of one environment at one commit, which forks for each compile. Or another program, which is started for each.
 //!
-//! - `ruby/` beside this folder is the program. [`protocol`]: the lines that it and the caller exchange. `sandbox`: what it may access.
+//! - `ruby/` beside this folder is the resident one. [`protocol`]: the lines that it and the caller exchange. `sandbox`: what it may access.
 //!
 //! The program has no credentials and no network, and reads nothing but Puppet, the environment and its own directory. It asks the caller for
-//! queries, over the socket of the compile.
+//! queries, over the socket of the compile. A program that the administrator names in its place may use the network, and speaks the same lines on its
+//! standard input and output.
 
 pub mod protocol;
 mod sandbox;
@@ -11,7 +12,7 @@ mod sandbox;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,8 @@ pub struct CompilerOptions {
     /// The user of the compiler; absent: the caller's.
     pub user: Option<UnixAccount>,
     pub limits: CompileLimits,
+    /// A program with its arguments that compiles in place of Ruby, and is started for each compile; empty: none.
+    pub program: Vec<String>,
 }
 
 /// The limits of one compile.
@@ -149,26 +152,44 @@ pub trait QuerySource: Sync {
 /// A compiler that runs. It and all its compiles are killed on drop.
 #[derive(Debug)]
 pub struct Compiler {
-    control: StdUnixStream,
+    process: CompilerProcess,
     options: CompilerOptions,
-    _program: SandboxedProgram,
+}
+
+#[derive(Debug)]
+enum CompilerProcess {
+    /// Forks for each socket that it gets.
+    Resident { control: StdUnixStream, _program: SandboxedProgram },
+    /// Is started for each compile.
+    Single { helper: SandboxHelper },
+}
+
+/// The connection of a compile. What was started for it ends with it.
+struct CompileConnection {
+    stream: UnixStream,
+    _program: Option<SandboxedProgram>,
 }
 
 impl Compiler {
     /// Starts the compiler of an environment. Whether Puppet is there and the environment can be read is known with the first result.
     pub fn start(options: CompilerOptions, helper: &SandboxHelper) -> Result<Self, CompilerError> {
         prepare_directory(&options)?;
-        let log = options.state.join(LOG_FILE);
-        let prepare = |source| CompilerError::Prepare { path: log.clone(), source };
-        let log_file = File::create(&log).map_err(prepare)?;
+        if !options.program.is_empty() {
+            let process = CompilerProcess::Single { helper: helper.clone() };
+            return Ok(Self { process, options });
+        }
+        let path = options.state.join(LOG_FILE);
+        let log_file = File::create(&path);
+        let log_file = log_file.map_err(|source| CompilerError::Prepare { path, source })?;
         let start =
             |source| CompilerError::Start { environment: options.environment.clone(), source };
         let (control, theirs) = StdUnixStream::pair().map_err(start)?;
         let plan = sandbox::build_plan(&options);
         let program = helper
-            .start(&plan, Stdio::from(std::os::fd::OwnedFd::from(theirs)), log_file.into())
+            .start(&plan, Stdio::from(OwnedFd::from(theirs)), Stdio::null(), log_file.into())
             .map_err(start)?;
-        Ok(Self { control, options, _program: program })
+        let process = CompilerProcess::Resident { control, _program: program };
+        Ok(Self { process, options })
     }
 
     /// Compiles one node. A compile that takes too long is not ended by this: drop the compiler, and start another.
@@ -192,8 +213,8 @@ impl Compiler {
         let node = || request.node.to_owned();
         let send = |source| CompilerError::Send { node: node(), source };
         let invalid = |source| CompilerError::Invalid { node: node(), source };
-        let mut stream = self.connect().map_err(send)?;
-        let (read, mut write) = stream.split();
+        let mut connection = self.connect().map_err(send)?;
+        let (read, mut write) = connection.stream.split();
         let mut read = BufReader::new(read);
         let mut line = serde_json::to_vec(request).map_err(invalid)?;
         for _ in 0..=MAX_QUERIES {
@@ -215,15 +236,22 @@ impl Compiler {
     }
 
     /// A socket of a compile, whose other end the compiler has.
-    fn connect(&self) -> io::Result<UnixStream> {
+    fn connect(&self) -> io::Result<CompileConnection> {
         let (ours, theirs) = StdUnixStream::pair()?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [theirs.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        sendmsg(&self.control, &[IoSlice::new(b"\0")], &mut ancillary, SendFlags::NOSIGNAL)?;
+        let program = match &self.process {
+            CompilerProcess::Resident { control, .. } => {
+                send_socket(control, &theirs)?;
+                None
+            }
+            CompilerProcess::Single { helper } => {
+                let log = File::create(self.options.state.join(LOG_FILE))?;
+                let plan = sandbox::build_program_plan(&self.options);
+                let (stdin, stdout) = (OwnedFd::from(theirs.try_clone()?), OwnedFd::from(theirs));
+                Some(helper.start(&plan, stdin.into(), stdout.into(), log.into())?)
+            }
+        };
         ours.set_nonblocking(true)?;
-        UnixStream::from_std(ours)
+        Ok(CompileConnection { stream: UnixStream::from_std(ours)?, _program: program })
     }
 
     fn ended(&self, node: String) -> CompilerError {
@@ -233,6 +261,15 @@ impl Compiler {
         let log = String::from_utf8_lossy(&log).trim().to_owned();
         CompilerError::Ended { node, cpu_seconds, memory_mib: memory_bytes / (1024 * 1024), log }
     }
+}
+
+fn send_socket(control: &StdUnixStream, socket: &StdUnixStream) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [socket.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(control, &[IoSlice::new(b"\0")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Writes the program's files, which its user can read, and makes the directory that it can write to.

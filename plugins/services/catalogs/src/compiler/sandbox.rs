@@ -15,6 +15,32 @@ pub(super) const WORK_DIRECTORY: &str = "work";
 /// Largest file that it may write.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// The plan of a program that the administrator chose: it may use the network and read what its user can.
+pub(super) fn build_program_plan(options: &CompilerOptions) -> SandboxPlan {
+    let CompilerOptions { environments, environment: name, program, limits, .. } = options;
+    let directory = environments.join(name);
+    let environment = [
+        ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+        ("LC_ALL", "C.UTF-8".to_owned()),
+        ("MUSTER_ENVIRONMENT", name.clone()),
+    ];
+    let mut words = program.iter();
+    SandboxPlan {
+        program: words.next().map(PathBuf::from).unwrap_or_default(),
+        arguments: words.map(PathBuf::from).collect(),
+        environment: environment.map(|(name, value)| (name.to_owned(), value)).into(),
+        directory,
+        user: options.user.clone(),
+        limits: ResourceLimits {
+            memory_bytes: Some(limits.memory_bytes),
+            cpu_seconds: Some(limits.cpu_seconds),
+            ..ResourceLimits::default()
+        },
+        confinement: None,
+        keep_capabilities: false,
+    }
+}
+
 pub(super) fn build_plan(options: &CompilerOptions) -> SandboxPlan {
     let work = options.state.join(WORK_DIRECTORY);
     let environment = [

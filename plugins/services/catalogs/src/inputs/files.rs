@@ -2,7 +2,7 @@
 //!
 //! The paths come from a compiler, which untrusted code runs in: a path that leaves the environment counts as absent.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_files::{FileStamp, read_limited};
+use muster_wire::catalog::plugins::PLUGIN_DIRECTORIES;
 use serde_json::Value;
 
 use super::values::digest_value;
@@ -19,6 +20,8 @@ use super::{CodeInput, FileRead, InputDigest};
 const MAX_DATA_BYTES: u64 = 16 * 1024 * 1024;
 /// Where code is, below the environment and below each module.
 const CODE_DIRECTORIES: [&str; 5] = ["manifests", "functions", "types", "lib", "plans"];
+/// Puppet's settings of an environment.
+const SETTINGS_FILE: &str = "environment.conf";
 /// Deepest directory that is followed.
 const MAX_DEPTH: usize = 64;
 
@@ -63,6 +66,46 @@ impl CodeDirectory {
     /// The path of an existing file; `None` if it is outside the environment, or not there.
     pub fn find(&self, name: &Path) -> Result<Option<PathBuf>, CodeError> {
         self.resolve(&name.to_string_lossy())
+    }
+
+    /// The plugins of all modules, by their path in the module. Of two with the same path, that of the module that Puppet finds first counts.
+    pub fn find_plugins(&self) -> Result<BTreeMap<String, PathBuf>, CodeError> {
+        let mut plugins = BTreeMap::new();
+        for above in self.module_directories()? {
+            let Some(directory) = self.resolve(&above)? else { continue };
+            for (module, _) in list(&directory)? {
+                for kind in PLUGIN_DIRECTORIES {
+                    let base = format!("{above}/{module}/{kind}");
+                    let Some(path) = self.resolve(&base)? else { continue };
+                    for (name, _) in walk(&path)? {
+                        // A link may lead outside.
+                        let file = self.resolve(&format!("{base}{name}"))?;
+                        if let Some(file) = file.filter(|file| file.is_file()) {
+                            plugins.entry(format!("{kind}{name}")).or_insert(file);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(plugins)
+    }
+
+    /// The directories of modules below the environment, in the order in which Puppet searches them.
+    fn module_directories(&self) -> Result<Vec<String>, CodeError> {
+        let path = self.root.join(SETTINGS_FILE);
+        let settings = match fs::read_to_string(&path) {
+            Ok(settings) => settings,
+            Err(error) if is_absence(&error) => String::new(),
+            Err(source) => return Err(CodeError { path, source }),
+        };
+        let value = settings.lines().find_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            (key.trim() == "modulepath").then(|| value.trim().to_owned())
+        });
+        let value = value.unwrap_or_else(|| "modules".to_owned());
+        let root = format!("{}/", self.root.display());
+        let directories = value.split(':').map(|path| path.strip_prefix(&root).unwrap_or(path));
+        Ok(directories.filter(|path| !path.starts_with(['/', '$'])).map(str::to_owned).collect())
     }
 
     /// The digest of all files: another one if any was changed.

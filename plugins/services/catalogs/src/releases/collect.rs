@@ -3,7 +3,7 @@
 //! ```text
 //! release   the newest ones, and those that a node was given, stay
 //! catalog   the newest of each node, what it says it has, and what a release that stays lists
-//! file      lists of releases that stay, and what a catalog that stays names
+//! file      lists and plugins of releases that stay, and what a catalog that stays names
 //! ```
 //!
 //! Whatever is younger than a day stays: something may be about to name it. A deletion names the revision that was read, so a catalog that was stored again
@@ -17,13 +17,15 @@ use muster_bus::content::CollectionReport;
 use muster_bus::{BucketEntry, BucketError};
 use muster_wire::Millis;
 use muster_wire::catalog::content::ContentAddress;
+use muster_wire::catalog::plugins::{MAX_PLUGIN_LIST_BYTES, PluginList};
 use muster_wire::catalog::release::{
     MAX_LIST_BYTES, Release, ReleaseListRoot, ReleasedEntry, release_key,
 };
 use muster_wire::catalog::{CatalogAddress, CompiledCatalog, catalog_key, named_files};
 use muster_wire::identity::Identity;
 
-use super::{ReleaseStore, ReleaseStoreError};
+use super::{PluginStoreError, ReleaseStore, ReleaseStoreError};
+
 const DAY_MILLIS: Millis = 24 * 60 * 60 * 1000;
 /// Bytes of values that are in memory while the bucket is read.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
@@ -69,6 +71,12 @@ impl ReleaseStore {
             let root = self.content.read_file(release.list, MAX_LIST_BYTES).await?;
             files.extend(ReleaseListRoot::read(&root)?.parts());
             files.insert(release.list);
+            if let Some(plugins) = release.plugins {
+                let list = self.content.read_file(plugins, MAX_PLUGIN_LIST_BYTES).await?;
+                let list = PluginList::read(&list).map_err(PluginStoreError::from)?;
+                files.extend(list.files().map(|(_, file)| file));
+                files.insert(plugins);
+            }
         }
         let mut found = FoundCatalogs::default();
         let visit = |entry: BucketEntry| found.add(&entry, &marked, now);

@@ -4,9 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::has_secret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+/// Prefix of what stands for the content of a source, beside the parameters.
+const CONTENT_OF: &str = "content of ";
 
 /// A difference of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,6 +24,17 @@ pub enum ResourceChange {
         before: Option<String>,
         after: Option<String>,
     },
+}
+
+impl ResourceChange {
+    /// The contents before and after, if this is a change of the content of a source.
+    pub fn contents(&self) -> Option<(Option<ContentAddress>, Option<ContentAddress>)> {
+        let Self::Parameter { name, before, after } = self else { return None };
+        let address = |value: &Option<String>| {
+            ContentAddress::parse(value.as_deref()?.strip_prefix("{sha256}")?).ok()
+        };
+        name.starts_with(CONTENT_OF).then(|| (address(before), address(after)))
+    }
 }
 
 type Parameters = BTreeMap<String, Value>;
@@ -71,7 +86,7 @@ fn resources_of(catalog: &Map<String, Value>) -> BTreeMap<String, Parameters> {
     }
     for (title, metadata) in entries(catalog.get("metadata")) {
         if let Some(parameters) = resources.get_mut(&format!("File[{title}]")) {
-            parameters.extend(checksum(metadata).map(|sum| ("content of source".to_owned(), sum)));
+            parameters.extend(checksum(metadata).map(|sum| (format!("{CONTENT_OF}source"), sum)));
         }
     }
     for (title, sources) in entries(catalog.get("recursive_metadata")) {
@@ -80,7 +95,7 @@ fn resources_of(catalog: &Map<String, Value>) -> BTreeMap<String, Parameters> {
             for metadata in tree.as_array().into_iter().flatten() {
                 let path = metadata.get("relative_path").and_then(Value::as_str).unwrap_or(".");
                 let sum = checksum(metadata).unwrap_or(Value::Null);
-                parameters.insert(format!("content of {path}"), sum);
+                parameters.insert(format!("{CONTENT_OF}{path}"), sum);
             }
         }
     }

@@ -5,6 +5,7 @@
 mod collect;
 mod diff;
 mod fold;
+mod plugins;
 
 use std::io::Cursor;
 
@@ -22,12 +23,15 @@ use serde::{Deserialize, Serialize};
 pub use collect::CollectedReleases;
 pub use diff::{ResourceChange, diff_catalogs};
 pub use fold::{ComparedNodes, DiffGroup, compare_nodes};
+pub use plugins::PluginStoreError;
 
 /// Entries that are written at once.
 const CONCURRENT_WRITES: usize = 64;
 /// Tries of a change that conflicts with another one.
 const MAX_TRIES: usize = 10;
 const RELEASE_PATTERN: &str = "release.*";
+/// Largest file whose text is shown in a difference, in bytes.
+const MAX_TEXT_BYTES: usize = 32 * 1024;
 
 /// Why a release cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,8 @@ pub enum ReleaseStoreError {
     List(#[from] ReleaseListError),
     #[error("the list of the release cannot be written")]
     Write(#[source] serde_json::Error),
+    #[error("cannot store the plugins of the environment")]
+    Plugins(#[from] PluginStoreError),
     #[error(transparent)]
     Refused(#[from] ReleaseRefusal),
     #[error("the stored entry of the release {name} cannot be read")]
@@ -83,6 +89,31 @@ impl ReleaseStore {
         Self { catalogs, content }
     }
 
+    /// The files.
+    pub fn content(&self) -> &ContentStore {
+        &self.content
+    }
+
+    /// Puts texts in place of the addresses of changed contents, if all of them are stored, small, and text. Returns whether it did.
+    pub async fn show_texts(&self, change: &mut ResourceChange) -> bool {
+        let Some((old, new)) = change.contents() else { return false };
+        let (Some(old), Some(new)) = (self.read_text(old).await, self.read_text(new).await) else {
+            return false;
+        };
+        if let ResourceChange::Parameter { before, after, .. } = change {
+            (*before, *after) = (Some(old), Some(new));
+        }
+        true
+    }
+
+    /// A small text; an empty one for a file that is not there; `None` for other content.
+    async fn read_text(&self, file: Option<ContentAddress>) -> Option<String> {
+        let Some(file) = file else { return Some(String::new()) };
+        let bytes = self.content.read_file(file, MAX_TEXT_BYTES).await.ok()?;
+        let text = String::from_utf8(bytes.to_vec()).ok()?;
+        (!text.contains('\0')).then_some(text)
+    }
+
     /// Stores the list of these nodes: parts before the root. Returns its address.
     pub async fn store_list(
         &self,
@@ -109,8 +140,10 @@ impl ReleaseStore {
 
     /// Stores a verified release under its name. The same one twice is no error.
     pub async fn publish(&self, release: &Release, text: &str) -> Result<(), ReleaseStoreError> {
-        if !self.content.has(release.list).await? {
-            return Err(ReleaseStoreError::NoList(release.list));
+        for list in [Some(release.list), release.plugins].into_iter().flatten() {
+            if !self.content.has(list).await? {
+                return Err(ReleaseStoreError::NoList(list));
+            }
         }
         let key = release_key(&release.name);
         let value = json_bytes(&StoredRelease { release: text.to_owned() });

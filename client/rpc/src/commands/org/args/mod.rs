@@ -227,6 +227,18 @@ pub struct AddServiceArgs {
     /// What the service may serve: directory, schedule, provision or compiler; repeatable
     #[arg(long = "serve", value_name = "SERVICE", required = true)]
     pub rights: Vec<ServiceRight>,
+    /// Environment that a compiler may compile; repeatable [default: any]
+    #[arg(long = "environment", value_name = "NAME", value_parser = parse_environment)]
+    pub environments: Vec<String>,
+}
+
+/// A name as Puppet accepts it.
+fn parse_environment(name: &str) -> Result<String, String> {
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_valid) {
+        return Err("it must have 1 to 64 of the characters a-z, 0-9 and _".to_owned());
+    }
+    Ok(name.to_owned())
 }
 
 /// `rpc org add node`.

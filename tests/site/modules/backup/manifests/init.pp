@@ -1,0 +1,10 @@
+class backup(String $key = 'correct horse battery staple') {
+  file { '/etc/backup.conf':
+    source => [
+      "puppet:///modules/backup/${trusted['hostname']}.conf",
+      "puppet:///modules/backup/${facts['os']['family']}.conf",
+      'puppet:///modules/backup/default.conf',
+    ],
+  }
+  file { '/etc/backup.key': content => Sensitive($key), mode => '0600' }
+}

@@ -1,0 +1,4 @@
+class role::database {
+  include role::base
+  include database
+}

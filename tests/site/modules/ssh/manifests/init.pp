@@ -1,0 +1,4 @@
+class ssh {
+  contain ssh::server
+  contain ssh::client
+}
