@@ -47,8 +47,7 @@ use crate::permits::PermitClient;
 
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
-pub use options::{CatalogEngine, Options, PuppetApplication};
-pub use record::RunCatalog;
+pub use options::{CatalogEngine, Options, PuppetApplication, RunCatalog};
 pub use run_handle::{
     EndedRun, PuppetRunHandle, ReportedRun, RunActivity, RunPermit, RunStart, RunStartError,
     SkippedRefreshes,

@@ -2,9 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::record::RunCatalog;
+/// A catalog that one run applies with `puppet apply`, whatever the options name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCatalog {
+    /// The file.
+    pub file: PathBuf,
+    /// Puppet's `libdir` for this catalog: types and providers that are not of Puppet itself.
+    pub libdir: Option<PathBuf>,
+}
 
 /// Unknown keys are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
 use crate::files::report::ReportIdentity;
+use crate::options::RunCatalog;
 
 const RECORD_FILE: &str = "run.json";
 const MAX_RECORD_BYTES: u64 = 4 * 1024 * 1024;
@@ -35,15 +36,6 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) limit: Option<NonZeroU32>,
     /// Result of the run itself, while its replay is in progress.
     pub(crate) before_replay: Option<PuppetRunOutcome>,
-}
-
-/// A catalog that one run applies with `puppet apply`, whatever the options name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunCatalog {
-    /// The file.
-    pub file: PathBuf,
-    /// Puppet's `libdir` for this catalog: types and providers that are not of Puppet itself.
-    pub libdir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -19,10 +19,10 @@ use uuid::Uuid;
 use crate::arguments::PuppetRunOptions;
 use crate::files::last_run::read_last_run;
 use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport, SKIPPED_REFRESH};
+use crate::options::RunCatalog;
 use crate::paths::PuppetPaths;
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::permits::PermitError;
-use crate::record::RunCatalog;
 use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter};
 
 /// How many of the last runs are searched for a transaction.

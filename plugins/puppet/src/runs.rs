@@ -19,10 +19,10 @@ use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
 use crate::drive::RunDriver;
-use crate::options::Options;
+use crate::options::{Options, RunCatalog};
 use crate::permit::PermitParameters;
 use crate::program;
-use crate::record::{PuppetRunRecord, RunCatalog, RunRecordStore};
+use crate::record::{PuppetRunRecord, RunRecordStore};
 
 /// State shared by the actions and the monitor.
 #[derive(Debug)]

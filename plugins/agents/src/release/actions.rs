@@ -12,7 +12,8 @@ use muster_contract::release::{
 use muster_wire::catalog::release::{ApplyTimes, Release, ReleasedEntry};
 
 use super::error::ReleaseError;
-use super::follow::{Promoted, ReleaseFollower, ReleaseMachine};
+use super::follow::{Promoted, ReleaseFollower};
+use super::parts::ReleaseMachine;
 use super::run::{EventSink, ReleaseRun};
 use crate::catalog::runs::{RunMode, report_event};
 

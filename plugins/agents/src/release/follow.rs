@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use muster_api::base::error_chain;
-use muster_api::system::{StateDir, System, SystemResult};
-use muster_api::{NodeHandle, StateChanges};
+use muster_api::system::{StateDir, SystemResult};
 use muster_bus::Bus;
 use muster_engine::run::default_content_directory;
-use muster_puppet::{CatalogEngine, PuppetRunHandle};
+use muster_puppet::CatalogEngine;
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::release::{OpenPromotion, Promotion, Release, ReleasedEntry};
 use muster_wire::catalog::{CatalogAddress, CompiledCatalog, named_files};
@@ -20,30 +19,10 @@ use tokio_util::sync::CancellationToken;
 use super::error::ReleaseError;
 use super::fetch::ReleaseFetcher;
 use super::held::{self, HeldRelease, HeldState, LastRun};
-use super::options::ReleaseOptions;
+use super::parts::{FollowerParts, ReleaseMachine};
 use super::run::{EventSink, ReleaseRun, ReleasedCatalog};
 use super::trust::ReleaseTrust;
-use crate::catalog::Options as CatalogOptions;
 use crate::catalog::runs::RunMode;
-
-/// What the follower is made of.
-#[derive(Debug)]
-pub(super) struct FollowerParts {
-    pub(super) options: ReleaseOptions,
-    pub(super) engine: Arc<CatalogOptions>,
-    pub(super) puppet: PuppetRunHandle,
-    pub(super) state: PathBuf,
-    pub(super) state_changes: StateChanges,
-}
-
-/// The machine, and the node that it is.
-#[derive(Debug, Clone)]
-pub struct ReleaseMachine {
-    /// The machine.
-    pub system: Arc<dyn System>,
-    /// The node.
-    pub node: Arc<dyn NodeHandle>,
-}
 
 /// Follows promotions. Clones share it.
 #[derive(Debug, Clone)]

@@ -12,6 +12,7 @@ mod fetch;
 mod follow;
 mod held;
 mod options;
+mod parts;
 mod puppet_copy;
 mod run;
 mod state;
@@ -26,9 +27,10 @@ use muster_contract::release::{
 use muster_puppet::PuppetRunHandle;
 
 use crate::catalog::Options as CatalogOptions;
-use follow::FollowerParts;
-pub use follow::{ReleaseFollower, ReleaseMachine};
+pub use follow::ReleaseFollower;
 pub use options::ReleaseOptions;
+use parts::FollowerParts;
+pub use parts::ReleaseMachine;
 use state::ReleaseStateSource;
 pub use trust::ReleaseTrust;
 

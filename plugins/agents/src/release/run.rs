@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::ReleaseError;
-use super::follow::{FollowerParts, ReleaseMachine};
 use super::held;
+use super::parts::{FollowerParts, ReleaseMachine};
 use super::puppet_copy::{self, PuppetCopy};
 use crate::catalog::runs::{self, RunMachine, RunMode};
 

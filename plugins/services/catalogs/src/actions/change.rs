@@ -9,7 +9,7 @@ use muster_contract::compiler::{
 
 use crate::releases::ResourceChange;
 
-use super::{CompilerActions, find_environment, select_nodes, store_failure};
+use super::context::{CompilerActions, find_environment, select_nodes, store_failure};
 
 /// Most nodes in an answer that cannot be compiled.
 const MAX_IMPOSSIBLE: usize = 100;

@@ -8,7 +8,7 @@ use muster_contract::compiler::{
 };
 use muster_wire::catalog::content::ContentAddress;
 
-use super::{CompilerActions, invalid_query, not_ready};
+use super::context::{CompilerActions, invalid_query, not_ready};
 
 /// Most defects in an answer.
 const MAX_DEFECTS: usize = 100;

@@ -15,7 +15,8 @@ use muster_wire::catalog::release::{
 use muster_wire::identity::Identity;
 use similar::TextDiff;
 
-use super::{CompilerActions, find_environment, invalid_query, select_nodes, show};
+use super::context::{CompilerActions, find_environment, invalid_query, not_ready, select_nodes};
+use super::show;
 use crate::handle::{CompilerHandle, KnownCode};
 use crate::releases::{DiffGroup, ResourceChange, compare_nodes};
 
@@ -145,7 +146,7 @@ pub(super) async fn diff(
         read_nodes(&actions, name).await?
     } else {
         let held = actions.handle.held_catalogs().map_err(|error| invalid_query(&error))?;
-        let mut held = held.ok_or_else(super::not_ready)?;
+        let mut held = held.ok_or_else(not_ready)?;
         held.retain(|node, _| after.contains_key(node));
         held
     };
@@ -213,7 +214,7 @@ fn find_nodes(
     filter: &NodeFilter,
 ) -> Result<impl Iterator<Item = Identity>, ActionError> {
     let found = actions.handle.directory().select_nodes(filter, &[]);
-    let found = found.map_err(|error| invalid_query(&error))?.ok_or_else(super::not_ready)?;
+    let found = found.map_err(|error| invalid_query(&error))?.ok_or_else(not_ready)?;
     Ok(found.into_iter().map(|node| node.identity))
 }
 

@@ -14,7 +14,7 @@ use muster_wire::catalog::{CatalogAddress, CompiledCatalog, catalog_key};
 use muster_wire::compressed::compress_json;
 use muster_wire::identity::Identity;
 
-use super::{CompilerActions, invalid_query, parse_node, select_nodes, store_failure};
+use super::context::{CompilerActions, invalid_query, parse_node, select_nodes, store_failure};
 use crate::compiler::protocol::{CompileFailure, CompileLog};
 use crate::handle::CompilerHandle;
 use crate::inputs::{CodeInput, InputName};

@@ -1,4 +1,4 @@
-class backup(String $key = 'correct horse battery staple') {
+class backup(Sensitive[String] $key = Sensitive('correct horse battery staple')) {
   file { '/etc/backup.conf':
     source => [
       "puppet:///modules/backup/${trusted['hostname']}.conf",
@@ -6,5 +6,5 @@ class backup(String $key = 'correct horse battery staple') {
       'puppet:///modules/backup/default.conf',
     ],
   }
-  file { '/etc/backup.key': content => Sensitive($key), mode => '0600' }
+  file { '/etc/backup.key': content => $key, mode => '0600' }
 }

@@ -1,10 +1,10 @@
-class database(String $password = 'hunter2') {
+class database(Sensitive[String] $password = Sensitive('hunter2')) {
   file { '/etc/database': ensure => directory, mode => '0750' }
   file { '/etc/database/server.cnf':
     content => epp('database/server.epp', { 'connections' => 64 }),
   }
   file { '/etc/database/password.cnf':
-    content => Sensitive("[client]\npassword=${password}\n"),
+    content => Sensitive("[client]\npassword=${password.unwrap}\n"),
     mode    => '0600',
   }
   exec { 'create the schema':
