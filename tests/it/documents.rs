@@ -232,8 +232,12 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/`, `catalogs/` and `schedules/`.
-const OTHERS: [&str; 35] = [
+const OTHERS: [&str; 39] = [
     "muster.compile.v1",
+    "muster.compile.check.v1",
+    "muster.content.v1",
+    "muster.content.collected.v1",
+    "muster.content.verified.v1",
     "muster.compile.announced.v1",
     "muster.catalogs.v1",
     "muster.catalog.v1",

@@ -20,15 +20,18 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 30] = [
+const UNAVAILABLE: [&str; 33] = [
     "again note_missing",
     "compiler catalog",
+    "compiler check",
+    "compiler content",
     "compiler diff",
     "compiler environments",
     "compiler list",
     "compiler release",
     "compiler releases",
     "compiler show",
+    "compiler verify",
     "directory changes",
     "directory facets",
     "directory find",
