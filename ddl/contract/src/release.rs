@@ -23,7 +23,8 @@ impl AgentContract for ReleaseAgent {
         list.add::<ReleasePromote>()
             .add::<ReleasePlan>()
             .add::<ReleaseApply>()
-            .add::<ReleaseStatus>();
+            .add::<ReleaseStatus>()
+            .add::<ReleaseHeld>();
     }
 }
 
@@ -177,4 +178,56 @@ pub struct ReleaseStatusOutput {
     pub last_run_at: Option<u64>,
     /// Why the node does not follow its latest promotion.
     pub problem: Option<NodeText>,
+}
+
+/// List the releases whose catalogs the node has, and can return to without a broker.
+#[derive(Debug, JsonSchema)]
+pub struct ReleaseHeld;
+
+impl Action for ReleaseHeld {
+    type Agent = ReleaseAgent;
+    const NAME: &'static str = "held";
+    type Input = ReleaseHeldInput;
+    type Output = ReleaseHeldOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("release/held.json"))
+    }
+}
+
+/// Inputs of `held`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReleaseHeldInput {
+    /// The release whose text is asked for; none if absent.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Outputs of `held`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ReleaseHeldOutput {
+    /// The releases, the latest promotion first; at most ten, with at most two different catalogs.
+    pub releases: Vec<ReleaseHeldRow>,
+    /// The release that was asked for, as its author signed it; absent if the node does not have it.
+    pub release: Option<String>,
+}
+
+/// A release that a node has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ReleaseHeldRow {
+    /// Its name.
+    pub name: String,
+    /// Its environment.
+    pub environment: NodeText,
+    /// Its code.
+    pub code: NodeText,
+    /// The address of the node's catalog in it.
+    pub catalog: String,
+    /// Who promoted it.
+    pub promoted_by: String,
+    /// When it was promoted, in milliseconds since the epoch.
+    pub promoted_at: u64,
 }

@@ -126,6 +126,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("release", "plan", Read),
     ("release", "apply", RootEquivalent),
     ("release", "status", Read),
+    ("release", "held", Read),
     ("restart", "request", Change),
     ("restart", "status", Read),
     ("rpcutil", "ping", Read),

@@ -171,7 +171,7 @@ async fn stored_files_are_listed_verified_and_collected_and_inputs_are_checked()
     let files = listed["files"].as_array().unwrap();
     // Three files of sources, three plugins and their list, and the list of the release in two parts.
     assert_eq!(files.len(), 9, "{listed:#}");
-    assert!(node.text(&["content", "list"]).await.contains("9 files of "));
+    assert!(node.text(&["content", "list"]).await.contains("9 files, "));
     let verified = ["content", "verify"];
     let verified = node.rpc.read_document("muster.content.verified.v1", &verified).await;
     assert_eq!((&verified["files"], &verified["defects_total"]), (&9.into(), &0.into()));

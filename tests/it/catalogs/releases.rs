@@ -233,6 +233,27 @@ async fn a12_7_node_keeps_its_release_until_another_one_is_promoted() {
     assert_eq!(fleet.status(NODES[0]).await["release"], "r1");
 }
 
+/// The nodes themselves have the release, and the caller verifies its signature.
+#[tokio::test(flavor = "multi_thread")]
+async fn release_is_taken_back_while_the_compiler_is_away() {
+    let Some(mut fleet) = ReleaseFleet::start("").await else { return };
+    for text in ["first", "second"] {
+        let created = fleet.release(text).await;
+        let name = created["name"].as_str().unwrap();
+        fleet.text(&["release", "promote", name, "--all"]).await;
+    }
+    assert_eq!(fleet.read(1, "motd"), "second on web2\n");
+    fleet.daemons[0].stop_and_wait().await;
+    let words = ["release", "rollback", "r1", "-I", "web2.acme.net", "-I", "db1.acme.net", "-y"];
+    let back = fleet.rpc.run(&words).await;
+    let back = describe_output(&back);
+    assert_eq!(fleet.read(1, "motd"), "first on web2\n", "{back}");
+    assert_eq!(fleet.read(2, "motd"), "first on db1\n", "{back}");
+    assert!(back.contains("the compiler does not answer"), "{back}");
+    let unknown = fleet.rpc.run(&["release", "rollback", "r7", "-I", "web2.acme.net", "-y"]).await;
+    assert!(describe_output(&unknown).contains("no compiler is running"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn node_that_was_away_finds_its_promotion() {
     let Some(mut fleet) = ReleaseFleet::start("").await else { return };

@@ -20,7 +20,7 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 33] = [
+const UNAVAILABLE: [&str; 34] = [
     "again note_missing",
     "compiler catalog",
     "compiler check",
@@ -47,6 +47,7 @@ const UNAVAILABLE: [&str; 33] = [
     "puppet status",
     "puppetca list",
     "puppetca status",
+    "release held",
     "release plan",
     "release status",
     "schedule history",

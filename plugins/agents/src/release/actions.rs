@@ -1,4 +1,4 @@
-//! `promote`, `plan`, `apply` and `status`.
+//! `promote`, `plan`, `apply`, `status` and `held`.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use muster_api::wire::token::UserRole;
 use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
 use muster_contract::catalog::CatalogRunOutcome;
 use muster_contract::release::{
-    ReleaseApplyInput, ReleasePlanInput, ReleasePromoteInput, ReleaseRunOutcome,
-    ReleaseStatusOutput,
+    ReleaseApplyInput, ReleaseHeldInput, ReleaseHeldOutput, ReleaseHeldRow, ReleasePlanInput,
+    ReleasePromoteInput, ReleaseRunOutcome, ReleaseStatusOutput,
 };
 use muster_wire::catalog::release::{ApplyTimes, Release, ReleasedEntry};
 
@@ -105,6 +105,29 @@ pub(super) fn status(
         output.last_noop = Some(run.noop);
         output.last_changed = Some(run.changed);
         output.last_run_at = Some(run.at);
+    }
+    Ok(output)
+}
+
+pub(super) fn held(
+    follower: &ReleaseFollower,
+    _: &BlockingContext,
+    input: ReleaseHeldInput,
+) -> Result<ReleaseHeldOutput, ActionError> {
+    let (wanted, mut output) = (input.name, ReleaseHeldOutput::default());
+    for held in follower.read_state()?.held {
+        let (promotion, release) = held.read().map_err(ReleaseError::Refused)?;
+        if wanted.as_deref() == Some(release.name.as_str()) {
+            output.release = Some(held.entry.release);
+        }
+        output.releases.push(ReleaseHeldRow {
+            name: release.name.to_string(),
+            environment: release.environment.into(),
+            code: release.code.into(),
+            catalog: held.catalog.to_string(),
+            promoted_by: promotion.author.to_string(),
+            promoted_at: promotion.issued_at,
+        });
     }
     Ok(output)
 }

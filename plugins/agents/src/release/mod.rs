@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginResult, StateSource};
 use muster_contract::release::{
-    ReleaseAgent, ReleaseApply, ReleasePlan, ReleasePromote, ReleaseStatus,
+    ReleaseAgent, ReleaseApply, ReleaseHeld, ReleasePlan, ReleasePromote, ReleaseStatus,
 };
 use muster_puppet::PuppetRunHandle;
 
@@ -86,6 +86,7 @@ impl NodePlugin for ReleasePlugin {
             .action(ReleasePlan, &self.follower, actions::plan)
             .action(ReleaseApply, &self.follower, actions::apply)
             .blocking_action(ReleaseStatus, &self.follower, actions::status)
+            .blocking_action(ReleaseHeld, &self.follower, actions::held)
             .build()
     }
 

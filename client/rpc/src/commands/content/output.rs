@@ -26,14 +26,14 @@ pub fn render_content(list: &ContentList, width: usize) -> String {
     }
     let mut page = TextPage::default();
     page.push_text(table.render(width));
-    let bytes = list.files.iter().map(|row| row.bytes).sum();
-    page.push_line(format_args!("{}", count_text(list.files.len(), bytes)));
+    let bytes: u64 = list.files.iter().map(|row| row.bytes).sum();
+    page.push_line(format_args!("{}, {bytes} bytes", count_text(list.files.len())));
     page.into_text()
 }
 
 pub fn render_verified(found: &CompilerVerifyOutput) -> String {
     let mut page = TextPage::default();
-    let read = count_text(found.files, found.bytes);
+    let read = stored_text(found.files, found.bytes);
     if found.defects_total == 0 {
         page.push_line(format_args!("{read}: all as their addresses say"));
         return page.into_text();
@@ -51,12 +51,12 @@ pub fn render_collected(report: &CompilerCollectOutput) -> String {
         "deleted {} releases, {} catalogs and {}",
         report.deleted_releases,
         report.deleted_catalogs,
-        count_text(report.deleted_files, report.deleted_bytes)
+        stored_text(report.deleted_files, report.deleted_bytes)
     ));
     page.push_line(format_args!(
         "kept {} catalogs and {}",
         report.kept_catalogs,
-        count_text(report.kept_files, report.kept_bytes)
+        stored_text(report.kept_files, report.kept_bytes)
     ));
     if !report.broken.is_empty() {
         page.push_line(format_args!(
@@ -67,7 +67,11 @@ pub fn render_collected(report: &CompilerCollectOutput) -> String {
     page.into_text()
 }
 
-fn count_text(files: usize, bytes: u64) -> String {
-    let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-    format!("{files} of {bytes} bytes")
+fn count_text(files: usize) -> String {
+    if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
+}
+
+/// With the bytes that the broker has for them, a few more than those of the files.
+fn stored_text(files: usize, bytes: u64) -> String {
+    format!("{} ({bytes} bytes in the broker)", count_text(files))
 }

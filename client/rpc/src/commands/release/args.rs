@@ -58,7 +58,7 @@ unless the rollout stopped or every run failed.")]
   rpc release rollback r41 -C web
 
 The last two catalogs of a node are on its disk with their files. So a return
-to the release before needs nothing but the request.")]
+to the release before needs nothing but the request, not even the compiler.")]
     Rollback(ReleasePromoteArgs),
     /// Show which release each node has, and how its last run ended
     #[command(after_help = "Examples:

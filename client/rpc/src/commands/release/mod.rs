@@ -6,6 +6,7 @@ pub mod output;
 mod plan;
 mod promote;
 
+use muster_calls::ServiceCallError;
 use muster_client::FleetConnection;
 use muster_contract::compiler::{
     CompilerDiff, CompilerDiffInput, CompilerRelease, CompilerReleaseInput, CompilerReleases,
@@ -15,7 +16,7 @@ use muster_contract::release::ReleaseStatus;
 use muster_ddl::EmptyInput;
 use muster_filter::NodeFilter;
 use muster_schedule::ScheduleError;
-use muster_wire::catalog::release::{Release, ReleaseRefusal, open_release};
+use muster_wire::catalog::release::{ReleaseRefusal, open_release};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::EnvelopeSignError;
 use muster_wire::token::{ServiceRight, TokenCache};
@@ -41,7 +42,7 @@ pub enum ReleaseCommandError {
         #[source]
         source: ReleaseRefusal,
     },
-    #[error("the service answered with the release {found} in place of {expected}")]
+    #[error("the answer has the release {found} in place of {expected}")]
     OtherRelease { found: SubjectName, expected: SubjectName },
     #[error("cannot sign it")]
     Sign(#[from] EnvelopeSignError),
@@ -122,19 +123,30 @@ async fn status(query: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     )
 }
 
-/// A release as its author signed it, verified.
-async fn read_release(fleet: &FleetConnection, name: &SubjectName) -> Result<(Release, String)> {
+/// A release as its author signed it, from the service.
+async fn fetch_release(
+    fleet: &FleetConnection,
+    name: &SubjectName,
+) -> Result<String, ServiceCallError> {
     let input = CompilerReleaseInput { name: name.to_string() };
     let service = ServiceRight::Compile;
-    let text = fleet.client.call_service::<CompilerRelease>(service, &input).await?.release;
+    Ok(fleet.client.call_service::<CompilerRelease>(service, &input).await?.release)
+}
+
+/// Verifies a release: the signature of its author, and its name.
+fn verify_release(
+    fleet: &FleetConnection,
+    text: &str,
+    name: &SubjectName,
+) -> Result<(), ReleaseCommandError> {
     let refused = |source| ReleaseCommandError::Refused { name: name.to_string(), source };
-    let release = open_release(&text, &fleet.client.trust(), &TokenCache::default());
+    let release = open_release(text, &fleet.client.trust(), &TokenCache::default());
     let release = release.map_err(refused)?;
     if release.name != *name {
         let (found, expected) = (release.name, name.clone());
-        return Err(ReleaseCommandError::OtherRelease { found, expected }.into());
+        return Err(ReleaseCommandError::OtherRelease { found, expected });
     }
-    Ok((release, text))
+    Ok(())
 }
 
 /// Refuses filters that read data sources: a node evaluates a promotion without a request, from its facts, classes and name alone.

@@ -2,7 +2,7 @@
 
 use muster_contract::release::{ReleasePlan, ReleasePlanInput};
 
-use super::read_release;
+use super::{fetch_release, verify_release};
 use crate::commands::release::args::ReleasePlanArgs;
 use crate::commands::release::output::{ReleasePlanDocument, fold_plans, render_plan};
 use crate::request::inquiry::query_nodes;
@@ -11,8 +11,9 @@ use crate::session::context::{CommandContext, CommandResult};
 
 pub async fn run(args: ReleasePlanArgs, cx: CommandContext<'_>) -> CommandResult {
     let collective = args.query.filters.target.clone();
-    let (_, release) =
-        read_release(&connect_to_services(collective, cx).await?, &args.name).await?;
+    let fleet = connect_to_services(collective, cx).await?;
+    let release = fetch_release(&fleet, &args.name).await?;
+    verify_release(&fleet, &release, &args.name)?;
     let input = ReleasePlanInput { release };
     let result = query_nodes::<ReleasePlan>(&args.query, &input, cx).await?;
     let plan = fold_plans(&result.report);

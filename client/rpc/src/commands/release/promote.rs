@@ -1,9 +1,12 @@
 //! `rpc release promote` and `rollback`: signs a promotion, rolls it out, and stores it for nodes that are away.
 
 use muster_base::unix_millis_now;
+use muster_calls::ServiceCallError;
 use muster_client::load_offline_signer;
 use muster_contract::compiler::{CompilerPromote, CompilerPromoteInput};
-use muster_contract::release::{ReleasePromote, ReleasePromoteInput};
+use muster_contract::release::{
+    ReleaseHeld, ReleaseHeldInput, ReleaseHeldOutput, ReleasePromote, ReleasePromoteInput,
+};
 use muster_display::node_count_text;
 use muster_filter::NodeFilter;
 use muster_schedule::MaintenanceWindows;
@@ -12,10 +15,13 @@ use muster_wire::identity::SubjectName;
 use muster_wire::token::ServiceRight;
 use uuid::Uuid;
 
-use super::{ReleaseCommandError, check_filter, read_release};
+use super::{ReleaseCommandError, check_filter, fetch_release, verify_release};
 use crate::commands::release::args::ReleasePromoteArgs;
+use crate::flags::filters::QueryArgs;
+use crate::flags::json::JsonArgs;
 use crate::flags::request::RequestArgs;
 use crate::flags::request_flags::RequestFlags;
+use crate::request::inquiry::query_nodes;
 use crate::request::send;
 use crate::request::service::connect_to_services;
 use crate::session::context::{CommandContext, CommandResult, Result};
@@ -31,7 +37,15 @@ pub async fn run(mut args: ReleasePromoteArgs, cx: CommandContext<'_>) -> Comman
     check_filter(&target.filter)?;
     let times = apply_times(&args)?;
     let fleet = connect_to_services(args.filters.target.clone(), cx).await?;
-    let (_, release) = read_release(&fleet, &args.name).await?;
+    let (release, has_service) = match fetch_release(&fleet, &args.name).await {
+        Ok(release) => (release, true),
+        Err(error @ (ServiceCallError::Absent(_) | ServiceCallError::Timeout(_))) => {
+            let held = ask_for_release(&args, cx).await?;
+            (held.ok_or(error)?, false)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    verify_release(&fleet, &release, &args.name)?;
     let promotion = sign(fleet.collective(), &release, target.filter.clone(), times, cx)?;
     let input = ReleasePromoteInput {
         promotion: promotion.clone(),
@@ -57,6 +71,10 @@ pub async fn run(mut args: ReleasePromoteArgs, cx: CommandContext<'_>) -> Comman
             .print_warning("the rollout stopped, so nodes that are away do not get the release");
     } else if sent.has_only_failed {
         cx.printer.print_warning("every run failed, so nodes that are away do not get the release");
+    } else if !has_service {
+        cx.printer.print_warning(
+            "the compiler does not answer, so nodes that are away do not get the release; promote it again later",
+        );
     } else {
         let input = CompilerPromoteInput { promotion, release };
         let service = ServiceRight::Compile;
@@ -69,6 +87,18 @@ pub async fn run(mut args: ReleasePromoteArgs, cx: CommandContext<'_>) -> Comman
         }
     }
     Ok(sent.code)
+}
+
+/// The release from a node that has it, for a return to it while the service is away.
+async fn ask_for_release(
+    args: &ReleasePromoteArgs,
+    cx: CommandContext<'_>,
+) -> Result<Option<String>> {
+    let query = QueryArgs { json: JsonArgs::default(), filters: args.filters.clone() };
+    let input = ReleaseHeldInput { name: Some(args.name.to_string()) };
+    let result = query_nodes::<ReleaseHeld>(&query, &input, cx).await?;
+    let rows = result.report.rows::<ReleaseHeldOutput>();
+    Ok(rows.into_iter().find_map(|row| row.outputs.release))
 }
 
 /// When nodes may apply the release by themselves.
