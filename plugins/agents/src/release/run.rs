@@ -26,7 +26,7 @@ use super::parts::{FollowerParts, ReleaseMachine};
 use super::puppet_copy::{self, PuppetCopy};
 use crate::catalog::runs::{self, RunMachine, RunMode};
 
-/// Directory of what Puppet reads, in that of releases. Written anew for each run.
+/// Subdirectory with the files that Puppet reads. It is replaced before each run.
 const PUPPET_DIRECTORY: &str = "puppet";
 const CATALOG_FILE: &str = "catalog.json";
 

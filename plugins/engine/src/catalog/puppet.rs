@@ -96,7 +96,7 @@ pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     Ok(catalog)
 }
 
-/// How resources that contain others are told from those of a type.
+/// Distinguishes containers, such as classes and defines, from resources of a type.
 struct ContainerRules<'a> {
     /// Whether the catalog names each resource of a type as such: then every other one is a container.
     has_kinds: bool,

@@ -22,7 +22,7 @@ pub struct InputCheck {
     pub altered: usize,
     /// Resources that differ between two compiles of the same inputs.
     pub unsteady: Vec<(String, ResourceChange)>,
-    /// Resources that differ after facts were altered that nobody read.
+    /// Resources that differ after unread facts were altered.
     pub missed: Vec<(String, ResourceChange)>,
     /// Why there is no catalog.
     pub failure: Option<CompileFailure>,

@@ -1,5 +1,5 @@
 //! A set of 25 classes on booted machines: compiled and released by one of them, applied by the engine on the second and by an unmodified Puppet on the
-//! third, with the same effect; then changed, planned, promoted and taken back.
+//! third. Both machines must end in the same state, also after a change and after a rollback.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 

@@ -80,7 +80,7 @@ impl DemoCompiler {
         Ok(())
     }
 
-    /// The section of the node that compiles, as the user of this command: nobody else reaches the demonstration's directory.
+    /// The section of the node that compiles, as the user of this command. Other users cannot enter the demonstration's directory.
     pub fn section(&self, directory: &Path) -> Value {
         let user = User::from_uid(geteuid()).ok().flatten();
         let environments = json!({ENVIRONMENT: {"directory": code_directory(directory)}});
