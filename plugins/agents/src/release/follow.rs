@@ -197,7 +197,7 @@ impl ReleaseFollower {
             return Err(ReleaseError::Older(held.latest - promotion.issued_at));
         }
         let found = match held.find(promotion.release) {
-            Some(catalog) => Some((catalog, Vec::new())),
+            Some(catalog) => Some((catalog, self.fetch_plugins(machine, release, &state).await?)),
             None => self.fetch(machine, release, &state).await?,
         };
         let Some((catalog, files)) = found else { return Ok(Promoted::Absent) };
@@ -230,6 +230,22 @@ impl ReleaseFollower {
         Ok(Some((catalog, files)))
     }
 
+    /// Fetches the plugins of a release that the node has, after its engine was changed. Returns the fetched files.
+    async fn fetch_plugins(
+        &self,
+        machine: &ReleaseMachine,
+        release: &Release,
+        state: &StateDir,
+    ) -> Result<Vec<ContentAddress>, ReleaseError> {
+        let (contents, node) = (self.contents(machine), machine.node.identity());
+        let missing =
+            self.plugins_of(release).filter(|list| held::read_plugins(&contents, *list).is_err());
+        let Some(list) = missing else { return Ok(Vec::new()) };
+        StateDir::open(&contents)?;
+        let (bus, _) = self.link()?;
+        ReleaseFetcher { bus, node, state, contents: &contents }.fetch_plugins(list).await
+    }
+
     /// The plugins that the node needs for a release.
     fn plugins_of(&self, release: &Release) -> Option<ContentAddress> {
         release.plugins.filter(|_| self.0.parts.options.engine == CatalogEngine::Puppet)
@@ -254,7 +270,7 @@ impl ReleaseFollower {
         let contents = self.contents(machine);
         for release in &held.held {
             let Some(plugins) = self.plugins_of(&release.read()?.1) else { continue };
-            let Ok(list) = held::read_plugins(&contents, plugins) else { continue };
+            let Ok(list) = held::read_plugins(&contents, plugins) else { return Ok(()) };
             named.insert(plugins);
             named.extend(list.files().map(|(_, file)| file));
         }

@@ -1,6 +1,7 @@
 //! Applies one catalog of a release, with the engine or with the machine's Puppet.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use muster_contract::catalog::{CatalogRunEvent, CatalogRunOutcome};
 use muster_contract::puppet::PuppetResourceEvent;
 use muster_engine::report::RunEvent;
 use muster_engine::run::RunOptions;
-use muster_puppet::{CatalogEngine, EndedRun, RunCatalog, RunStart};
+use muster_puppet::{CatalogEngine, EndedRun, PuppetRunHandle, RunCatalog, RunStart};
 use muster_wire::catalog::CatalogAddress;
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::plugins::PluginList;
@@ -26,7 +27,7 @@ use super::parts::{FollowerParts, ReleaseMachine};
 use super::puppet_copy::{self, PuppetCopy};
 use crate::catalog::runs::{self, RunMachine, RunMode};
 
-/// Subdirectory with the files that Puppet reads. It is replaced before each run.
+/// Subdirectory with the files that Puppet reads: a directory for each run, because a run of an earlier daemon may go on.
 const PUPPET_DIRECTORY: &str = "puppet";
 const CATALOG_FILE: &str = "catalog.json";
 
@@ -150,13 +151,32 @@ impl ReleasedCatalog<'_> {
             caller: format!("release: {}", self.release.name),
             host: self.machine.node.identity().to_string(),
         };
-        let directory = self.parts.state.join(PUPPET_DIRECTORY);
+        let all = self.parts.state.join(PUPPET_DIRECTORY);
+        let directory = all.join(id.to_string());
+        let (puppet, written_to) = (self.parts.puppet.clone(), directory.clone());
         let (contents, plugins, catalog) = (self.contents, self.plugins, self.catalog);
-        let written = spawn_blocking(move || write_copy(catalog, plugins, &contents, &directory));
+        let written = spawn_blocking(move || {
+            remove_ended(&all, &puppet);
+            write_copy(catalog, plugins, &contents, &written_to)
+        });
         let catalog = written.await.map_err(ReleaseError::panicked)??;
         let (system, noop) = (&self.machine.system, mode != RunMode::Apply);
         let ended = self.parts.puppet.apply_catalog(start, catalog, noop, system, cancel).await?;
+        // One that cannot be removed now is removed before a later run.
+        let _ = tokio::fs::remove_dir_all(&directory).await;
         Ok(read_puppet_outcome(ended))
+    }
+}
+
+/// Removes the directories of runs that have ended, such as those that another daemon began.
+fn remove_ended(all: &Path, puppet: &PuppetRunHandle) {
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let id = entry.file_name().to_str().and_then(|name| Uuid::try_parse(name).ok());
+        let outcome = id.and_then(|id| puppet.find_outcome(id));
+        // Without a record, the run may be about to begin.
+        if outcome.is_some_and(|outcome| outcome.state.is_over()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
