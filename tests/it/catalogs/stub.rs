@@ -21,6 +21,7 @@ loop do
   end
   fork do
     request = JSON.parse(connection.gets)
+    connection.puts(JSON.generate(begun: true))
     role = request['facts']['role']
     sleep 0.01 until role != 'held' || File.exist?(File.join(environments, environment, 'release'))
     notify = { type: 'Notify', title: role.to_s, tags: [], exported: false }

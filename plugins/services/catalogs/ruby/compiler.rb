@@ -4,7 +4,8 @@
 #
 # Arguments: the directory of environments, the name of the environment, and the limit of CPU time of a compile in seconds. It may write to the working
 # directory only. Standard input is a Unix socket, over which the caller sends a connected socket for each compile.
-# On that socket: a line of JSON with the node; lines with queries, each answered by a line; at last a line with the result.
+# On that socket: a line of JSON with the node; a line from here when its compile begins; lines with queries, each answered by a line; at last a line with
+# the result.
 
 require 'json'
 require 'socket'
@@ -135,6 +136,7 @@ module Muster
     def serve(connection)
       line = connection.gets
       return if line.nil?
+      connection.write(JSON.generate('begun' => true), "\n")
       warm_up(line, connection) unless @warm
       # The kernel reaps compiles that ended. A compile awaits the programs that it starts.
       trap('CHLD', 'IGNORE')

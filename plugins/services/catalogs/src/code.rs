@@ -57,6 +57,11 @@ pub enum CodeSourceError {
     Commit(String),
     #[error("environment {0} is a directory: there is no other code than what is in it")]
     NoCommits(String),
+    #[error(
+        "{} has other files than the announced code: they were changed just now, or another compiler has others",
+        .0.display()
+    )]
+    OtherFiles(PathBuf),
     #[error(transparent)]
     Code(#[from] CodeError),
     #[error("cannot prepare {}", path.display())]
@@ -136,7 +141,12 @@ impl CodeStore {
         };
         let directory = CodeDirectory::open_version(&environments.join(&environment.name))?;
         let (environment, code) = (environment.name.clone(), code.to_owned());
-        Ok(CodeVersion { environment, code, environments, directory, is_mutable })
+        let version = CodeVersion { environment, code, environments, directory, is_mutable };
+        if version.is_unchanged()? {
+            Ok(version)
+        } else {
+            Err(CodeSourceError::OtherFiles(version.directory.root().to_owned()))
+        }
     }
 
     fn check_out(

@@ -69,6 +69,14 @@ pub struct KnownCode {
     pub problem: Option<String>,
 }
 
+impl KnownCode {
+    /// Whether the checkout is the announced code.
+    fn is_current(&self) -> bool {
+        let announced = self.announced.as_ref().map(|announced| &announced.code);
+        announced.is_some() && announced == self.version.as_ref().map(|version| &version.code)
+    }
+}
+
 /// The last compile of a node.
 #[derive(Debug, Clone)]
 pub struct KnownCompile {
@@ -100,7 +108,7 @@ struct HandleInner {
     server_facts: Map<String, Value>,
     newest: RwLock<BTreeMap<Identity, KnownCompile>>,
     code: RwLock<BTreeMap<String, KnownCode>>,
-    /// Wakes when the code of an environment was announced.
+    /// Wakes when the code of an environment was announced, or is there.
     code_changed: Notify,
     /// The patterns of the bucket that were read once.
     stored: watch::Sender<BTreeSet<String>>,
@@ -161,6 +169,25 @@ impl CompilerHandle {
 
     pub(crate) fn code_changed(&self) -> &Notify {
         &self.0.code_changed
+    }
+
+    /// Waits until this host has the code of an environment that is announced.
+    pub(crate) async fn wait_code(&self, environment: &str) {
+        loop {
+            let changed = self.0.code_changed.notified();
+            if self.code(environment).is_current() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Notes the code of an environment that this host has now.
+    pub(crate) fn note_version(&self, environment: &str, version: CodeVersion) {
+        self.edit_code(environment, |known| {
+            (known.version, known.problem) = (Some(Arc::new(version)), None);
+        });
+        self.0.code_changed.notify_waiters();
     }
 
     pub(crate) fn server_facts(&self) -> &Map<String, Value> {

@@ -196,9 +196,7 @@ impl CompilerService {
         };
         match opened {
             Ok(version) => {
-                self.handle.edit_code(&environment.name, |known| {
-                    (known.version, known.problem) = (Some(Arc::new(version)), None);
-                });
+                self.handle.note_version(&environment.name, version);
                 true
             }
             Err(error) => {

@@ -99,6 +99,8 @@ impl CompileWorker {
     pub async fn run(&self, environment: &str) {
         loop {
             self.handle.queue().wait_for_work(environment).await;
+            // A host without the announced code leaves nodes to others.
+            self.handle.wait_code(environment).await;
             let claimed = match self.handle.queue().claim(environment).await {
                 Ok(Some(claimed)) => claimed,
                 Ok(None) => continue,
@@ -115,9 +117,10 @@ impl CompileWorker {
     /// Compiles a node and stores the result. Tries again after errors of the broker, as long as no other worker has the node.
     pub async fn work(&self, mut claimed: ClaimedNode) {
         loop {
-            match self.try_work(&mut claimed).await {
+            let tried = self.handle.compilable(&claimed.node);
+            match self.try_work(&mut claimed, tried.as_ref()).await {
                 Ok(WorkEnd::Lost) => return,
-                Ok(end) => return self.release(claimed, end == WorkEnd::Stored).await,
+                Ok(end) => return self.release(claimed, end == WorkEnd::Stored, tried).await,
                 Err(error) if error.is_temporary() => {
                     let (node, error) = (&claimed.node, error_chain(&error));
                     tracing::warn!(%node, error, "cannot store a compile; the node is compiled again");
@@ -129,18 +132,21 @@ impl CompileWorker {
                 Err(error) => {
                     let (node, error) = (&claimed.node, error_chain(&error));
                     tracing::error!(%node, error, "cannot store the result of a compile");
-                    return self.release(claimed, false).await;
+                    return self.release(claimed, false, tried).await;
                 }
             }
         }
     }
 
-    /// Removes the entry of a node. After that, a node with a result is added again if something has changed meanwhile; one without is compiled again when all
-    /// nodes are checked next.
-    async fn release(&self, claimed: ClaimedNode, has_result: bool) {
+    /// Removes the entry of a node, and then adds the node again if something has changed meanwhile: changes could not add it while the entry was there. What was
+    /// tried without a result is not tried again before the node or the code changes, or all nodes are checked.
+    async fn release(&self, claimed: ClaimedNode, has_result: bool, tried: Option<CompilableNode>) {
         let node = claimed.node.clone();
+        let state = |one: CompilableNode| (one.snapshot.revision, one.version.code.clone());
+        let tried = tried.map(state);
         let released = async {
-            if self.handle.queue().finish(claimed).await? && has_result {
+            let is_removed = self.handle.queue().finish(claimed).await?;
+            if is_removed && (has_result || tried != self.handle.compilable(&node).map(state)) {
                 self.handle.check(&node).await?;
             }
             Ok::<(), BucketError>(())
@@ -151,14 +157,16 @@ impl CompileWorker {
         }
     }
 
-    async fn try_work(&self, claimed: &mut ClaimedNode) -> Result<WorkEnd, WorkError> {
+    async fn try_work(
+        &self,
+        claimed: &mut ClaimedNode,
+        current: Option<&CompilableNode>,
+    ) -> Result<WorkEnd, WorkError> {
         let (cause, attempt) = (claimed.want.reason.clone(), claimed.attempt());
-        // Without a record the node was forgotten. Without code, all nodes are checked when it is there.
-        let Some(current) = self.handle.compilable(&claimed.node) else {
-            return Ok(WorkEnd::NoResult);
-        };
+        // Without a record the node was forgotten.
+        let Some(current) = current else { return Ok(WorkEnd::NoResult) };
         let record = tokio::select! {
-            record = self.compile(&current, &cause, attempt) => record?,
+            record = self.compile(current, &cause, attempt) => record?,
             () = self.keep_claim(claimed) => return Ok(WorkEnd::Lost),
         };
         match record {
@@ -253,7 +261,6 @@ impl CompileWorker {
         current: &CompilableNode,
         queries: &CompileQueries<'_>,
     ) -> Result<CompileOutcome, CompilerError> {
-        let compiler = tokio::task::block_in_place(|| self.pool.get(&current.version))?;
         let request = CompileRequest {
             node: current.snapshot.identity.as_str(),
             facts: &current.snapshot.facts,
@@ -262,11 +269,17 @@ impl CompileWorker {
             classes: &[],
             code_id: None,
         };
-        let outcome = compiler.compile(&request, queries).await;
-        if outcome.is_err() {
-            self.pool.discard(&current.environment, &compiler);
+        loop {
+            let compiler = tokio::task::block_in_place(|| self.pool.get(&current.version))?;
+            let outcome = compiler.compile(&request, queries).await;
+            if outcome.is_err() {
+                self.pool.discard(&current.environment, &compiler);
+            }
+            // Each further turn follows a compile of another node, whose result is that it ended the process.
+            if !matches!(outcome, Err(CompilerError::NotBegun { .. })) {
+                return outcome;
+            }
         }
-        outcome
     }
 
     /// Stores a catalog, unless the node has one already with which it would do the same.

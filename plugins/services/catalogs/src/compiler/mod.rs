@@ -17,13 +17,14 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_files::read_prefix;
 use muster_host::external::{SandboxHelper, SandboxedProgram};
 use muster_host::sandbox::UnixAccount;
 use protocol::{
-    CompileOutcome, CompileReply, CompileRequest, CompilerLine, QueryAnswer, QueryLine,
+    BegunLine, CompileOutcome, CompileReply, CompileRequest, CompilerLine, QueryAnswer, QueryLine,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -127,6 +128,9 @@ pub enum CompilerError {
         shown_log(log)
     )]
     Ended { node: String, cpu_seconds: u64, memory_mib: u64, log: String },
+    /// Another compile ended the compiler while this one waited for it.
+    #[error("the compiler ended before it began the compile of {node}")]
+    NotBegun { node: String },
     #[error("the compile of {node} took longer than {} s", timeout.as_secs())]
     Timeout { node: String, timeout: Duration },
     #[error("the compiler answered the compile of {node} with an invalid line")]
@@ -159,14 +163,14 @@ pub struct Compiler {
 #[derive(Debug)]
 enum CompilerProcess {
     /// Forks for each socket that it gets.
-    Resident { control: StdUnixStream, _program: SandboxedProgram },
+    Resident { control: StdUnixStream, has_begun: AtomicBool, _program: SandboxedProgram },
     /// Is started for each compile.
     Single { helper: SandboxHelper },
 }
 
 /// The connection of a compile. What was started for it ends with it.
 struct CompileConnection {
-    stream: UnixStream,
+    stream: BufReader<UnixStream>,
     _program: Option<SandboxedProgram>,
 }
 
@@ -188,7 +192,8 @@ impl Compiler {
         let program = helper
             .start(&plan, Stdio::from(OwnedFd::from(theirs)), Stdio::null(), log_file.into())
             .map_err(start)?;
-        let process = CompilerProcess::Resident { control, _program: program };
+        let has_begun = AtomicBool::new(false);
+        let process = CompilerProcess::Resident { control, has_begun, _program: program };
         Ok(Self { process, options })
     }
 
@@ -198,41 +203,79 @@ impl Compiler {
         request: &CompileRequest<'_>,
         queries: &impl QuerySource,
     ) -> Result<CompileOutcome, CompilerError> {
+        let node = || request.node.to_owned();
         let timeout = self.options.limits.timeout;
-        let compile = self.exchange(request, queries);
-        tokio::time::timeout(timeout, compile).await.unwrap_or_else(|_| {
-            Err(CompilerError::Timeout { node: request.node.to_owned(), timeout })
-        })
+        let late = |_| CompilerError::Timeout { node: node(), timeout };
+        let connection = tokio::time::timeout(timeout, self.connect_for(request)).await;
+        let mut connection = match connection.map_err(late).flatten() {
+            Err(_) if self.has_begun() => return Err(CompilerError::NotBegun { node: node() }),
+            connection => connection?,
+        };
+        let exchange = self.exchange(&mut connection.stream, request.node, queries);
+        tokio::time::timeout(timeout, exchange).await.map_err(late).flatten()
     }
 
-    async fn exchange(
+    /// Whether the resident process has begun a compile. One that has not could not be started.
+    fn has_begun(&self) -> bool {
+        match &self.process {
+            CompilerProcess::Resident { has_begun, .. } => has_begun.load(Ordering::Relaxed),
+            CompilerProcess::Single { .. } => false,
+        }
+    }
+
+    /// Sends a node, and waits until the resident process begins its compile: the first one of a process delays the others.
+    async fn connect_for(
         &self,
         request: &CompileRequest<'_>,
-        queries: &impl QuerySource,
-    ) -> Result<CompileOutcome, CompilerError> {
+    ) -> Result<CompileConnection, CompilerError> {
         let node = || request.node.to_owned();
         let send = |source| CompilerError::Send { node: node(), source };
         let invalid = |source| CompilerError::Invalid { node: node(), source };
         let mut connection = self.connect().map_err(send)?;
-        let (read, mut write) = connection.stream.split();
-        let mut read = BufReader::new(read);
         let mut line = serde_json::to_vec(request).map_err(invalid)?;
-        for _ in 0..=MAX_QUERIES {
-            line.push(b'\n');
-            write.write_all(&line).await.map_err(send)?;
+        line.push(b'\n');
+        connection.stream.write_all(&line).await.map_err(send)?;
+        if let CompilerProcess::Resident { has_begun, .. } = &self.process {
             line.clear();
-            let end = (&mut read).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await;
-            if end.is_err() || !line.ends_with(b"\n") {
-                return Err(self.ended(node()));
-            }
+            self.read_line(&mut connection.stream, request.node, &mut line).await?;
+            serde_json::from_slice::<BegunLine>(&line).map_err(invalid)?;
+            has_begun.store(true, Ordering::Relaxed);
+        }
+        Ok(connection)
+    }
+
+    async fn exchange(
+        &self,
+        stream: &mut BufReader<UnixStream>,
+        node: &str,
+        queries: &impl QuerySource,
+    ) -> Result<CompileOutcome, CompilerError> {
+        let send = |source| CompilerError::Send { node: node.to_owned(), source };
+        let invalid = |source| CompilerError::Invalid { node: node.to_owned(), source };
+        let mut line = Vec::new();
+        for _ in 0..=MAX_QUERIES {
+            line.clear();
+            self.read_line(stream, node, &mut line).await?;
             match serde_json::from_slice(&line).map_err(invalid)? {
                 CompilerLine::Query(QueryLine { query }) => {
                     line = serde_json::to_vec(&queries.answer(&query).await).map_err(invalid)?;
+                    line.push(b'\n');
+                    stream.write_all(&line).await.map_err(send)?;
                 }
                 CompilerLine::Reply(reply) => return Ok(CompileReply::into_outcome(*reply)),
             }
         }
-        Err(CompilerError::Queries { node: node() })
+        Err(CompilerError::Queries { node: node.to_owned() })
+    }
+
+    async fn read_line(
+        &self,
+        stream: &mut BufReader<UnixStream>,
+        node: &str,
+        line: &mut Vec<u8>,
+    ) -> Result<(), CompilerError> {
+        let end = stream.take(MAX_LINE_BYTES).read_until(b'\n', line).await;
+        if end.is_ok() && line.ends_with(b"\n") { Ok(()) } else { Err(self.ended(node.to_owned())) }
     }
 
     /// A socket of a compile, whose other end the compiler has.
@@ -251,7 +294,8 @@ impl Compiler {
             }
         };
         ours.set_nonblocking(true)?;
-        Ok(CompileConnection { stream: UnixStream::from_std(ours)?, _program: program })
+        let stream = BufReader::new(UnixStream::from_std(ours)?);
+        Ok(CompileConnection { stream, _program: program })
     }
 
     fn ended(&self, node: String) -> CompilerError {
@@ -275,6 +319,10 @@ fn send_socket(control: &StdUnixStream, socket: &StdUnixStream) -> io::Result<()
 /// Writes the program's files, which its user can read, and makes the directory that it can write to.
 fn prepare_directory(options: &CompilerOptions) -> Result<(), CompilerError> {
     let write = |path: &Path, text: &str| {
+        // An earlier process may still read it.
+        if fs::read(path).is_ok_and(|written| written == text.as_bytes()) {
+            return Ok(());
+        }
         let directory = path.parent().unwrap_or(&options.state);
         DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         fs::write(path, text)?;

@@ -31,6 +31,14 @@ pub(super) enum CompilerLine {
     Reply(Box<CompileReply>),
 }
 
+/// The resident compiler has begun the compile. Those that it has not begun when it ends are not at fault.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BegunLine {
+    #[serde(rename = "begun")]
+    pub(super) _begun: bool,
+}
+
 /// A query of a manifest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
