@@ -232,7 +232,10 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/`, `catalogs/` and `schedules/`.
-const OTHERS: [&str; 39] = [
+const OTHERS: [&str; 42] = [
+    "muster.history.v1",
+    "muster.runs.v1",
+    "muster.report.v1",
     "muster.compile.v1",
     "muster.compile.check.v1",
     "muster.content.v1",

@@ -36,6 +36,7 @@ mod fail_closed;
 mod fake_node;
 mod floods;
 mod generated_agents;
+mod history;
 mod hostile;
 mod hostile_agent;
 mod input_values;

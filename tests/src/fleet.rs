@@ -15,6 +15,7 @@ use muster_host::{AgentRegistry, CallLimits};
 use muster_node::config::PolicyOptions;
 use muster_node::core::audit::{self, AuditLog, RecordClass};
 use muster_node::core::begun::BegunRequests;
+use muster_node::core::history::HistoryJournal;
 use muster_node::core::journals::NodeJournals;
 use muster_node::core::reload;
 use muster_node::core::seen::SeenRequests;
@@ -256,6 +257,7 @@ fn build_core(
             begun: BegunRequests::open(&path("begun"), now),
             sent_replies: SentReplies::default(),
             audit: Arc::new(AuditLog::open(audit).unwrap()),
+            history: Arc::new(HistoryJournal::disabled()),
         },
         trust: Arc::new(NodeTrust::new(setup.signer, SharedValue::new(trust), setup.clock)),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,

@@ -159,7 +159,8 @@ impl Organisation {
             &self.operator,
         )
         .unwrap();
-        let mut storage = AccountClaims::new(AccountLimits::with_jetstream(true), Vec::new());
+        let mut storage =
+            AccountClaims::new(AccountLimits::with_jetstream(&ServiceRight::ALL), Vec::new());
         storage.rest.extend(storage_exports());
         let key = self.storage.public_key();
         let storage =

@@ -22,6 +22,7 @@ pub mod encrypted_inputs;
 pub mod enrol;
 pub mod event;
 pub mod fresh;
+pub mod history;
 pub mod identity;
 pub mod limits;
 pub mod node_history;

@@ -109,6 +109,18 @@ pub const MAX_PROMOTION_BYTES: usize = MAX_USER_TOKEN_BYTES + 32 * 1024;
 /// Largest catalog after decompression, in bytes. A catalog of 2,000 resources has 900 KB.
 pub const MAX_CATALOG_CONTENT_BYTES: usize = 32 * 1024 * 1024;
 
+/// Largest signed batch of a node's history, with the node's token.
+pub const MAX_HISTORY_BYTES: usize = 48 * 1024;
+
+/// Largest compressed records of a batch, in bytes.
+pub const MAX_HISTORY_TEXT_BYTES: usize = MAX_HISTORY_BYTES - MAX_USER_TOKEN_BYTES - 2 * 1024;
+
+/// Largest record of a history, in bytes of JSON: even one that cannot be compressed fits into a batch.
+pub const MAX_HISTORY_RECORD_BYTES: usize = 20 * 1024;
+
+/// Largest records of a batch after decompression, in bytes.
+pub const MAX_HISTORY_BATCH_BYTES: usize = 256 * 1024;
+
 /// Longest line of an audit log, in bytes: the escaped inputs of a request, or an account token.
 pub const MAX_AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;
 

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::token::service_right::ServiceRight;
+
 /// The definition of one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketDefinition {
@@ -22,7 +24,23 @@ pub struct BucketDefinition {
     pub max_bytes: u64,
     /// The size in earlier versions, which is lowered; any other size that an operator raised stays.
     pub former_max_bytes: Option<u64>,
+    /// Values of a key that are kept: the last ones. A bucket with more than one takes the place of the oldest values when it is full.
+    pub values_per_key: u16,
+    /// The service without which a fleet does not have the bucket.
+    pub service: Option<ServiceRight>,
 }
+
+/// What most buckets have.
+const COMMON: BucketDefinition = BucketDefinition {
+    name: "",
+    description: "",
+    max_age: None,
+    max_value_bytes: 1024,
+    max_bytes: 0,
+    former_max_bytes: None,
+    values_per_key: 1,
+    service: None,
+};
 
 /// Run permits: waiting and running nodes. Each node writes keys that end in its own name. Entries of removed nodes expire
 /// through `max_age`. The size fits 4,000 nodes that use all their keys at once, or 50,000 that use one.
@@ -30,19 +48,18 @@ pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
     name: "PERMITS",
     description: "Run permits: waiting and running nodes",
     max_age: Some(Duration::from_hours(48)),
-    max_value_bytes: 1024,
     max_bytes: 64 * MIB,
-    former_max_bytes: None,
+    ..COMMON
 };
 
 /// State of instances being provisioned, and the leader lease. Only services read and write it.
 pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
     name: "PROVISION",
     description: "State of instances being provisioned",
-    max_age: None,
     max_value_bytes: 512 * 1024,
     max_bytes: 128 * MIB,
     former_max_bytes: Some(256 * MIB),
+    ..COMMON
 };
 
 /// The newest account token, with all revocations. Only the organisation's own commands write it, so no stolen key can fill it or remove a revocation.
@@ -50,10 +67,10 @@ pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
 pub const TRUST_BUCKET: BucketDefinition = BucketDefinition {
     name: "TRUST",
     description: "The account's newest token",
-    max_age: None,
     max_value_bytes: 1024 * 1024,
     max_bytes: 8 * MIB,
     former_max_bytes: Some(96 * MIB),
+    ..COMMON
 };
 
 /// The renewed token of each node, under its name. Services that provision nodes write it. It holds no secrets, and readers verify each signature up to the
@@ -61,11 +78,10 @@ pub const TRUST_BUCKET: BucketDefinition = BucketDefinition {
 pub const TOKENS_BUCKET: BucketDefinition = BucketDefinition {
     name: "TOKENS",
     description: "Renewed tokens of nodes",
-    max_age: None,
     // A token has at most 16 KiB; the rest is for headers.
     max_value_bytes: 17 * 1024,
     max_bytes: 64 * MIB,
-    former_max_bytes: None,
+    ..COMMON
 };
 
 /// Requests that a caller on a slow link sends once for many nodes, encrypted: see [`crate::stored_request`]. If it is full, callers send each node
@@ -78,6 +94,7 @@ pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
     max_value_bytes: 1024 * 1024 + 1024,
     max_bytes: 48 * MIB,
     former_max_bytes: Some(64 * MIB),
+    ..COMMON
 };
 
 /// The newest signed record of each node, under its name: see [`crate::node_record`]. Values do not expire, because a mass expiry would look like a mass
@@ -85,30 +102,26 @@ pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
 pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
     name: "NODES",
     description: "Signed records of nodes: facts, classes, agents",
-    max_age: None,
     max_value_bytes: 64 * 1024 + 1024,
     max_bytes: 288 * MIB,
-    former_max_bytes: None,
+    ..COMMON
 };
 
 /// Under the name of a node: a note of a directory that it leaves out the node's record of this or an earlier revision. The size fits 60,000 notes.
 pub const FORGOTTEN_BUCKET: BucketDefinition = BucketDefinition {
     name: "FORGOTTEN",
     description: "Nodes that the directory leaves out",
-    max_age: None,
-    max_value_bytes: 1024,
     max_bytes: 8 * MIB,
-    former_max_bytes: None,
+    ..COMMON
 };
 
 /// Schedules, signed by their authors, what they did last on each node, and the leader lease. Only schedulers read and write it.
 pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
     name: "SCHEDULES",
     description: "Signed schedules, and their last turns",
-    max_age: None,
     max_value_bytes: 512 * 1024,
     max_bytes: 32 * MIB,
-    former_max_bytes: None,
+    ..COMMON
 };
 
 /// Catalogs that were compiled ahead: `catalog.NODE.ADDRESS`, signed by their compiler; `newest.NODE`, the last compile of each
@@ -118,34 +131,47 @@ pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
 pub const CATALOGS_BUCKET: BucketDefinition = BucketDefinition {
     name: "CATALOGS",
     description: "Compiled catalogs, and what they read",
-    max_age: None,
     max_value_bytes: 1024 * 1024 + 1024,
     max_bytes: 384 * MIB,
-    former_max_bytes: None,
+    service: Some(ServiceRight::Compile),
+    ..COMMON
 };
 
 /// The files that catalogs name, by their SHA-256: `file.HASH` and `chunk.HASH`, written once by compilers. Every node can read every file.
 pub const CONTENT_BUCKET: BucketDefinition = BucketDefinition {
     name: "CONTENT",
     description: "Files of catalogs, by hash",
-    max_age: None,
     max_value_bytes: 512 * 1024 + 1024,
     max_bytes: 768 * MIB,
-    former_max_bytes: None,
+    service: Some(ServiceRight::Compile),
+    ..COMMON
 };
 
 /// Nodes that wait for a compile, under `want.NODE`, at most one entry each. Compilers read and write it.
 pub const COMPILES_BUCKET: BucketDefinition = BucketDefinition {
     name: "COMPILES",
     description: "Nodes that wait for a compile",
-    max_age: None,
     max_value_bytes: 4 * 1024,
     max_bytes: 24 * MIB,
-    former_max_bytes: None,
+    service: Some(ServiceRight::Compile),
+    ..COMMON
+};
+
+/// What happened on each node, under its name: see [`crate::history`]. Nodes write, and the history reads: its index keeps what the bucket
+/// no longer has. A node takes 6 MiB at most.
+pub const HISTORY_BUCKET: BucketDefinition = BucketDefinition {
+    name: "HISTORY",
+    description: "Audit records and runs of nodes",
+    max_age: Some(Duration::from_hours(7 * 24)),
+    max_value_bytes: 48 * 1024 + 1024,
+    max_bytes: 160 * MIB,
+    values_per_key: 128,
+    service: Some(ServiceRight::History),
+    ..COMMON
 };
 
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 11] = [
+pub const ALL_BUCKETS: [BucketDefinition; 12] = [
     TRUST_BUCKET,
     PERMITS_BUCKET,
     PROVISION_BUCKET,
@@ -157,29 +183,27 @@ pub const ALL_BUCKETS: [BucketDefinition; 11] = [
     CATALOGS_BUCKET,
     CONTENT_BUCKET,
     COMPILES_BUCKET,
+    HISTORY_BUCKET,
 ];
 
 /// Whether the broker removes the notes of deletions in this bucket by itself, as the writer of a deletion asks. Notes of
 /// hashes and old releases are never needed, and there is no end of hashes; those of nodes that no longer wait are needed only after a disconnection.
 pub fn forgets_deletions(bucket: &str) -> bool {
-    CATALOG_BUCKETS.iter().any(|forgetful| forgetful.name == bucket)
+    let mut forgetful = ALL_BUCKETS.iter().filter(|one| one.service == Some(ServiceRight::Compile));
+    forgetful.any(|forgetful| forgetful.name == bucket)
 }
 
 /// Most servers that store a bucket.
 pub const MAX_BUCKET_REPLICAS: u64 = 3;
 
-/// The buckets that exist only in a fleet that has compilers: they reserve as much space as all others.
-pub const CATALOG_BUCKETS: [BucketDefinition; 3] =
-    [CATALOGS_BUCKET, CONTENT_BUCKET, COMPILES_BUCKET];
-
-/// The buckets of a fleet, with or without those of catalogs.
-pub fn fleet_buckets(with_catalogs: bool) -> impl Iterator<Item = &'static BucketDefinition> {
-    ALL_BUCKETS.iter().filter(move |bucket| with_catalogs || !CATALOG_BUCKETS.contains(bucket))
+/// The buckets of a fleet that has these services: some reserve as much space as all others.
+pub fn fleet_buckets(services: &[ServiceRight]) -> impl Iterator<Item = &'static BucketDefinition> {
+    ALL_BUCKETS.iter().filter(|bucket| bucket.service.is_none_or(|right| services.contains(&right)))
 }
 
 /// The storage of a fleet's account: its buckets at their limits, on as many servers as store them.
-pub fn account_storage_bytes(with_catalogs: bool) -> u64 {
-    let sizes = fleet_buckets(with_catalogs).map(|bucket| bucket.max_bytes);
+pub fn account_storage_bytes(services: &[ServiceRight]) -> u64 {
+    let sizes = fleet_buckets(services).map(|bucket| bucket.max_bytes);
     sizes.sum::<u64>() * MAX_BUCKET_REPLICAS
 }
 

@@ -17,8 +17,9 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
 use muster_node::config::Config;
-use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions};
+use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions, HistoryTap};
 use muster_node::core::begun::BegunRequests;
+use muster_node::core::history::HistoryJournal;
 use muster_node::core::journals::NodeJournals;
 use muster_node::core::seen::{SeenError, SeenRequests};
 use muster_node::core::sent_replies::SentReplies;
@@ -38,9 +39,12 @@ use muster_puppet::again::AgainMonitor;
 
 use crate::services::agents::{self, BackgroundPlugins, BrokerHandles, PluginSetupError};
 use crate::services::central::ServiceError;
+use crate::services::history_tasks;
 
 /// The record of the audit log's last checkpoint, in the state directory.
 const AUDIT_HEAD_FILE: &str = "audit.head";
+/// The journal for the fleet's history, in the state directory.
+const HISTORY_DIRECTORY: &str = "history";
 
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
@@ -118,7 +122,12 @@ pub fn assemble_daemon(
     let plugins = agents::configured_plugins(config, &broker_handles)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
-    let audit = Arc::new(AuditLog::open(audit_options(config, &trust))?);
+    let path = state.join(HISTORY_DIRECTORY);
+    let history = HistoryJournal::open(&path);
+    let history = history.map_err(|source| AssembleError::Directory { path, source })?;
+    history.set_wanted(history_tasks::has_history(&trust));
+    let history = Arc::new(history);
+    let audit = Arc::new(AuditLog::open(audit_options(config, &trust, &history))?);
     let core = DaemonCore::new(CoreParts {
         node: NodeDescription {
             collectives: config.collectives.clone(),
@@ -138,6 +147,7 @@ pub fn assemble_daemon(
             seen: SeenRequests::open(&state.join("seen"), now, ran_before)?,
             begun: BegunRequests::open(&state.join("begun"), now),
             sent_replies: SentReplies::default(),
+            history,
         },
         trust,
         skew: duration_millis(config.requests.skew),
@@ -168,8 +178,13 @@ pub fn assemble_daemon(
     })
 }
 
-fn audit_options(config: &Config, trust: &NodeTrust) -> AuditOptions {
+fn audit_options(
+    config: &Config,
+    trust: &NodeTrust,
+    history: &Arc<HistoryJournal>,
+) -> AuditOptions {
     AuditOptions {
+        history: Some(HistoryTap::new(Arc::clone(history))),
         settings: config.audit.clone(),
         head: Some(config.paths.state.join(AUDIT_HEAD_FILE)),
         ..AuditOptions::new(

@@ -38,7 +38,7 @@ use crate::services::events::{self, EventSources};
 use crate::services::external::ExternalAgentManager;
 use crate::services::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services::registration::NodeRegistration;
-use crate::services::{again_tasks, central, login, lost, release_tasks, upkeep};
+use crate::services::{again_tasks, central, history_tasks, login, lost, release_tasks, upkeep};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -151,6 +151,7 @@ pub async fn run_until_signal(
     )));
     let sources = EventSources::new(&config.paths.state, engine_dir, checks, again);
     tasks.push(tokio::spawn(events::publish_node_events(Arc::clone(&core), sources, bus.clone())));
+    tasks.push(tokio::spawn(history_tasks::deliver_history(Arc::clone(&core), bus.clone())));
     tasks.push(spawn_clone_watch(&core, &bus, config));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));

@@ -9,6 +9,7 @@ pub(crate) mod check_tasks;
 pub(crate) mod clone_tasks;
 pub(crate) mod events;
 pub mod external;
+pub(crate) mod history_tasks;
 pub(crate) mod login;
 pub(crate) mod lost;
 pub(crate) mod metrics;

@@ -14,6 +14,7 @@ use muster_wire::catalog::release::{ApplyTimes, OpenPromotion, ReleaseRefusal, R
 use muster_wire::catalog::{
     CatalogAddress, CatalogRefusal, CompiledCatalog, OpenCatalog, open_compiled_catalog,
 };
+use muster_wire::history::RunCause;
 use muster_wire::identity::SubjectName;
 use serde_json::{Map, json};
 use tokio::task::JoinHandle;
@@ -32,7 +33,8 @@ pub(crate) fn start(
     let releases = releases?;
     releases.connect(bus.clone(), Arc::new(DaemonReleaseTrust(Arc::clone(core))));
     let node: Arc<dyn NodeHandle> = Arc::clone(core) as Arc<dyn NodeHandle>;
-    let machine = ReleaseMachine { system: Arc::clone(&core.node.system), node };
+    let (system, cause) = (Arc::clone(&core.node.system), RunCause::default());
+    let machine = ReleaseMachine { system, node, cause };
     Some(tokio::spawn(releases.run(machine, stop)))
 }
 

@@ -164,11 +164,13 @@ impl Organisation {
         }
         // The directory of a monitoring host has no records of credentials.
         let trust = self.fleet_trust()?;
-        let is_listed = trust.claims().nats.services.contains_key(ServiceRight::Compile.as_str());
-        let with_catalogs = is_listed || self.has_catalogs()?;
+        let listed = &trust.claims().nats.services;
+        let is_listed = |right: &ServiceRight| listed.contains_key(right.as_str());
+        let mut services = self.services_with_stores()?;
+        services.extend(ServiceRight::ALL.into_iter().filter(is_listed));
         let known: BTreeSet<&str> =
             status.streams.iter().map(|stream| stream.name.as_str()).collect();
-        let names = stores::fleet_buckets(with_catalogs);
+        let names = stores::fleet_buckets(&services);
         let names = names.map(|store| stores::stream_name(store.name));
         let missing = names.filter(|name| !known.contains(name.as_str()));
         Ok(missing.map(|name| format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones")).collect())

@@ -25,14 +25,23 @@ impl Organisation {
 }
 
 impl Organisation {
-    /// Whether the fleet has the stores of catalogs: credentials of a compiler were issued, or the stores were declared.
-    pub fn has_catalogs(&self) -> Result<bool, OrganisationError> {
-        let is_compiler = |record: &CredentialRecord| {
-            record.kind == PrincipalKind::Service
-                && rights_in(record).any(|right| right == ServiceRight::Compile)
+    /// The services with stores of their own that the fleet has: credentials of one were issued, or its stores were declared.
+    pub fn services_with_stores(&self) -> Result<Vec<ServiceRight>, OrganisationError> {
+        let records = self.read_records()?;
+        let was_issued = |right: ServiceRight| {
+            let mut services = records.iter().filter(|one| one.kind == PrincipalKind::Service);
+            services.any(|record| rights_in(record).any(|issued| issued == right))
         };
-        let was_issued = self.read_records()?.iter().any(is_compiler);
-        Ok(was_issued || self.has_declared(&stores::CATALOGS_BUCKET)?)
+        let mut services = Vec::new();
+        for store in &stores::ALL_BUCKETS {
+            if let Some(right) = store.service
+                && !services.contains(&right)
+                && (was_issued(right) || self.has_declared(store)?)
+            {
+                services.push(right);
+            }
+        }
+        Ok(services)
     }
 }
 

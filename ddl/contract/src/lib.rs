@@ -11,6 +11,7 @@ pub mod config;
 pub mod directory;
 pub mod filecopy;
 pub mod filemgr;
+pub mod history;
 pub mod ledger;
 pub mod motd;
 pub mod nettest;

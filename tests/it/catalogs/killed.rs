@@ -78,6 +78,8 @@ async fn a12_2_node_of_a_killed_host_is_compiled_by_another_one() {
     })
     .await;
     hosts[first].daemon.kill_and_wait();
+    // The program that the killed compile has started ends.
+    fs::write(hosts[first].begun().unwrap().join("end"), "").unwrap();
     let work = poll_until_ok("the other host compiles it", TIMEOUT, async || {
         hosts[1 - first].begun().ok_or("not yet")
     })

@@ -123,6 +123,8 @@ fn served_by(right: ServiceRight) -> (String, &'static str) {
         ServiceRight::Schedule => "$KV.SCHEDULES.x",
         ServiceRight::Provision => "$KV.PROVISION.leader",
         ServiceRight::Compile => "$KV.COMPILES.want.web1.example.net",
+        // It writes nothing: even its own key of the bucket is a node's.
+        ServiceRight::History => "$KV.HISTORY.web1.example.net",
     };
     (format!("muster.{right}.*.any"), key)
 }

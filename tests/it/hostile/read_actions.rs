@@ -20,7 +20,7 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 34] = [
+const UNAVAILABLE: [&str; 37] = [
     "again note_missing",
     "compiler catalog",
     "compiler check",
@@ -38,6 +38,9 @@ const UNAVAILABLE: [&str; 34] = [
     "directory list",
     "directory show",
     "directory status",
+    "history query",
+    "history report",
+    "history runs",
     "permit list",
     "provisioner status",
     "puppet last_run_report",

@@ -17,6 +17,8 @@ pub enum EnvelopeKind {
     Record,
     /// A [`crate::node_record::NodeHeartbeat`].
     Heartbeat,
+    /// A [`crate::history::HistoryBatch`].
+    History,
     /// A [`crate::approval::RequestProposal`].
     Proposal,
     /// A [`crate::approval::ProposalApproval`].
@@ -56,6 +58,7 @@ impl EnvelopeKind {
             Self::Event => ("muster.event.v1", limits::MAX_EVENT_BYTES),
             Self::Record => ("muster.record.v1", limits::MAX_RECORD_BYTES),
             Self::Heartbeat => ("muster.heartbeat.v1", limits::MAX_HEARTBEAT_BYTES),
+            Self::History => ("muster.history.v1", limits::MAX_HISTORY_BYTES),
             Self::Proposal => ("muster.proposal.v1", limits::MAX_PROPOSAL_BYTES),
             Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
             Self::Schedule => ("muster.schedule.v1", limits::MAX_SCHEDULE_GRANT_BYTES),

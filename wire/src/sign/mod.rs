@@ -24,7 +24,8 @@ pub use envelope::{Envelope, OpenEnvelope, encode_envelope};
 pub use kind::EnvelopeKind;
 pub use open::{
     ExpectedAnswer, OpenRecord, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_event,
-    open_heartbeat, open_progress, open_record, open_replies, open_reply, open_request,
+    open_heartbeat, open_history, open_progress, open_record, open_replies, open_reply,
+    open_request,
 };
 pub use refusal::MessageRefusal;
 pub use signer::{EnvelopeSignError, Signer, SignerRenewError, sign_envelope};

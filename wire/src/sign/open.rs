@@ -14,6 +14,7 @@ use super::kind::EnvelopeKind;
 use super::refusal::{MessageRefusal, Result};
 use crate::Millis;
 use crate::event::FleetEvent;
+use crate::history::HistoryBatch;
 use crate::identity::{Identity, SubjectName};
 use crate::node_record::{NodeHeartbeat, NodeRecord};
 use crate::progress::ProgressMessage;
@@ -216,6 +217,19 @@ pub fn open_heartbeat(
     let envelope = Envelope::decode(EnvelopeKind::Heartbeat, bytes)?;
     let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
     parse_own_message(&opened, node, |heartbeat: &NodeHeartbeat| &heartbeat.sender)
+}
+
+/// Opens a batch of the history that is stored under this node's name.
+pub fn open_history(
+    bytes: &[u8],
+    node: &Identity,
+    trust: &AccountTrust,
+    cache: &TokenCache,
+    now: Millis,
+) -> Result<HistoryBatch> {
+    let envelope = Envelope::decode(EnvelopeKind::History, bytes)?;
+    let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
+    parse_own_message(&opened, node, |batch: &HistoryBatch| &batch.sender)
 }
 
 /// Parses a body, and checks that the sender, the name in the body, and the name where the message was found are the same.

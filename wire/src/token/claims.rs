@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::broker_record::BrokerRecord;
 use super::nkey::{KeyKind, PublicKey};
 use super::scope::UserRole;
+use super::service_right::ServiceRight;
 use crate::Seconds;
 use crate::identity::Identity;
 use crate::stores;
@@ -221,10 +222,10 @@ impl Default for AccountLimits {
 impl AccountLimits {
     /// Limits for a fleet's account: `JetStream` storage for the fleet's buckets at their limits with three replicas each, no memory streams, and few
     /// streams and consumers. A broker with less disk space than the limit offers the account no `JetStream` at all.
-    pub fn with_jetstream(with_catalogs: bool) -> Self {
+    pub fn with_jetstream(services: &[ServiceRight]) -> Self {
         Self {
             mem_storage: Some(0),
-            disk_storage: Some(stores::account_storage_bytes(with_catalogs).cast_signed()),
+            disk_storage: Some(stores::account_storage_bytes(services).cast_signed()),
             streams: Some(16),
             consumer: Some(16),
             ..Self::default()

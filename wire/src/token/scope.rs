@@ -3,7 +3,7 @@
 //! ```text
 //!            may publish                                  may subscribe
 //! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox and heartbeats,
-//!            keys of the buckets NODES and PERMITS; reads  data of tunnels to itself, changes of PERMITS and TRUST
+//!            keys of NODES, PERMITS and HISTORY; reads     data of tunnels to itself, changes of PERMITS and TRUST
 //!            them, PERMITS, TRUST, REQUESTS, its token,
 //!            its catalogs, CONTENT
 //! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The tags of a service's token name its rights, and each right has its own subjects: a directory writes FORGOTTEN, a scheduler SCHEDULES, a
-//! provisioner PROVISION and TOKENS, a compiler CATALOGS, CONTENT and COMPILES. A service without a right has none of them.
+//! provisioner PROVISION and TOKENS, a compiler CATALOGS, CONTENT and COMPILES; a history reads HISTORY. A service without a right has none of them.
 //!
 //! In the account of bootstrapping nodes, which shares nothing with the fleet's:
 //!
@@ -198,6 +198,7 @@ fn node_publish_subjects() -> Vec<String> {
         subject::heartbeat(USER_NAME_PLACEHOLDER),
         subject::bucket_key(stores::NODES_BUCKET.name, USER_NAME_PLACEHOLDER),
         subject::bucket_get(stores::NODES_BUCKET.name, USER_NAME_PLACEHOLDER),
+        subject::bucket_key(stores::HISTORY_BUCKET.name, USER_NAME_PLACEHOLDER),
     ];
     let permits = stores::PERMITS_BUCKET.name;
     subjects.extend(

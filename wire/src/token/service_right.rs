@@ -20,16 +20,19 @@ pub enum ServiceRight {
     Provision,
     /// Answers for the agent `compiler`, reads the records of nodes, and signs and stores catalogs and their files.
     Compile,
+    /// Answers for the agent `history`, and reads what nodes report of requests and runs.
+    History,
 }
 
 /// The text is not the right of a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a service; use directory, schedule, provision or compiler")]
+#[error("`{0}` is not a service; use directory, schedule, provision, compiler or history")]
 pub struct UnknownServiceRight(String);
 
 impl ServiceRight {
     /// All rights.
-    pub const ALL: [Self; 4] = [Self::Directory, Self::Schedule, Self::Provision, Self::Compile];
+    pub const ALL: [Self; 5] =
+        [Self::Directory, Self::Schedule, Self::Provision, Self::Compile, Self::History];
 
     /// The right's identifier: the name of the agent, if the service has one.
     pub fn as_str(self) -> &'static str {
@@ -38,6 +41,7 @@ impl ServiceRight {
             Self::Schedule => "schedule",
             Self::Provision => "provision",
             Self::Compile => "compiler",
+            Self::History => "history",
         }
     }
 
@@ -48,6 +52,7 @@ impl ServiceRight {
             Self::Schedule => "scheduling service",
             Self::Provision => "provisioner",
             Self::Compile => "compiler",
+            Self::History => "history",
         }
     }
 
@@ -105,6 +110,7 @@ impl ServiceRight {
                     [stores::CATALOGS_BUCKET, stores::CONTENT_BUCKET, stores::COMPILES_BUCKET];
                 ([vec![nodes, stores::FORGOTTEN_BUCKET], own.into()].concat(), None)
             }
+            Self::History => (vec![nodes, stores::FORGOTTEN_BUCKET, stores::HISTORY_BUCKET], None),
         };
         let mut tags = vec![self.service_tag(), format!("{self}:>")];
         tags.extend(requests.map(str::to_owned));

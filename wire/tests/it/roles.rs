@@ -1,10 +1,10 @@
 //! The permission template of each role. `tests/it` verifies that the broker enforces the templates.
 
 use muster_wire::stores::{ALL_BUCKETS, fleet_buckets};
-use muster_wire::token::UserRole;
 use muster_wire::token::claims::{AccountLimits, PermissionTemplate};
 use muster_wire::token::permission::find_permission;
 use muster_wire::token::scope::CallerGrant;
+use muster_wire::token::{ServiceRight, UserRole};
 
 use crate::world::{TestOrganisation, name};
 
@@ -17,6 +17,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
         "_B.{{name()}}",
         "$KV.NODES.{{name()}}",
         "$JS.API.DIRECT.GET.KV_NODES.$KV.NODES.{{name()}}",
+        "$KV.HISTORY.{{name()}}",
     ];
     let keys: Vec<String> = ["wait", "claim", "beat"]
         .into_iter()
@@ -213,9 +214,9 @@ fn permission_names_its_template_line_and_its_pattern() {
 /// offers 2 GiB, one of this version 6 GiB.
 #[test]
 fn all_buckets_at_their_limits_fit_in_the_account() {
-    for (with_catalogs, offered) in [(false, 2 << 30), (true, 6 << 30)] {
-        let sum: u64 = fleet_buckets(with_catalogs).map(|bucket| bucket.max_bytes).sum();
-        let limits = AccountLimits::with_jetstream(with_catalogs);
+    for (services, offered) in [(&[][..], 2 << 30), (&ServiceRight::ALL, 6 << 30)] {
+        let sum: u64 = fleet_buckets(services).map(|bucket| bucket.max_bytes).sum();
+        let limits = AccountLimits::with_jetstream(services);
         let account = limits.disk_storage.unwrap().cast_unsigned();
         assert!(3 * sum <= account && account < offered, "{sum} {account}");
     }

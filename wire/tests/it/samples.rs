@@ -19,13 +19,14 @@ use muster_wire::enrol::{
     open_enrolment_request, sign_enrolment_request,
 };
 use muster_wire::event::FleetEvent;
+use muster_wire::history::{HistoryBatch, HistoryEvent, HistoryRecord, compress_records};
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::progress::ProgressMessage;
 use muster_wire::request::NodeFilter;
 use muster_wire::schedule_grant::{ScheduleGrant, open_grant};
 use muster_wire::sign::{
-    EnvelopeKind, Signer, encode_envelope, open_event, open_heartbeat, open_progress, open_record,
-    open_reply, open_request, sign_envelope,
+    EnvelopeKind, Signer, encode_envelope, open_event, open_heartbeat, open_history, open_progress,
+    open_record, open_reply, open_request, sign_envelope,
 };
 use muster_wire::subject::EventAddress;
 use muster_wire::token::{ServiceRight, TokenCache, UserRole};
@@ -42,7 +43,8 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
         EnvelopeKind::Progress => Some(EnvelopeKind::Event),
         EnvelopeKind::Event => Some(EnvelopeKind::Record),
         EnvelopeKind::Record => Some(EnvelopeKind::Heartbeat),
-        EnvelopeKind::Heartbeat => Some(EnvelopeKind::Proposal),
+        EnvelopeKind::Heartbeat => Some(EnvelopeKind::History),
+        EnvelopeKind::History => Some(EnvelopeKind::Proposal),
         EnvelopeKind::Proposal => Some(EnvelopeKind::Approval),
         EnvelopeKind::Approval => Some(EnvelopeKind::Schedule),
         EnvelopeKind::Schedule => Some(EnvelopeKind::Catalog),
@@ -90,7 +92,8 @@ impl Samples {
             | EnvelopeKind::Progress
             | EnvelopeKind::Event
             | EnvelopeKind::Record
-            | EnvelopeKind::Heartbeat => fleet.node(),
+            | EnvelopeKind::Heartbeat
+            | EnvelopeKind::History => fleet.node(),
             EnvelopeKind::Approval => fleet.signer(UserRole::Caller, "anna", 61),
             EnvelopeKind::Catalog => {
                 let tags = ServiceRight::tags(&[ServiceRight::Compile]);
@@ -114,6 +117,7 @@ impl Samples {
             EnvelopeKind::Event => sign_envelope(kind, &event(), &signer),
             EnvelopeKind::Record => sign_envelope(kind, &record(), &signer),
             EnvelopeKind::Heartbeat => sign_envelope(kind, &heartbeat(), &signer),
+            EnvelopeKind::History => sign_envelope(kind, &history(), &signer),
             EnvelopeKind::Proposal => sign_envelope(kind, &proposal(), &signer),
             EnvelopeKind::Approval => {
                 let approval = ProposalApproval {
@@ -202,6 +206,9 @@ impl Samples {
                 .map(drop)
                 .map_err(|refusal| refusal.to_string()),
             EnvelopeKind::Heartbeat => open_heartbeat(bytes, &event().sender, trust, &cache, NOW)
+                .map(drop)
+                .map_err(|refusal| refusal.to_string()),
+            EnvelopeKind::History => open_history(bytes, &event().sender, trust, &cache, NOW)
                 .map(drop)
                 .map_err(|refusal| refusal.to_string()),
             EnvelopeKind::Proposal => open_proposal(bytes, trust, &cache, NOW)
@@ -315,6 +322,14 @@ fn compiled_catalog(node: &Signer, compiler: &Signer) -> CompiledCatalog {
 fn record() -> NodeRecord {
     let content = NodeContent { version: "0.1.0".to_owned(), ..NodeContent::default() };
     NodeRecord::new(event().sender, NOW, &content, &content).unwrap()
+}
+
+fn history() -> HistoryBatch {
+    let killed = HistoryEvent::Aborted { run: uuid::Uuid::nil(), reason: "killed".to_owned() };
+    let (records, _) =
+        compress_records(&[HistoryRecord { seq: 1, time: NOW, event: killed }]).unwrap();
+    let segment = uuid::Uuid::nil();
+    HistoryBatch { sender: event().sender, segment, previous: None, records }
 }
 
 fn heartbeat() -> NodeHeartbeat {

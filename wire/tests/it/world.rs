@@ -13,7 +13,7 @@ use muster_wire::token::claims::{
     AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
 };
 use muster_wire::token::encode::{self, TokenValidity};
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -138,8 +138,10 @@ fn account_token(
         let scope = ScopedKey::new(key.public_key(), *role, role.permission_template(&collectives));
         SigningKeyEntry::Scoped(Box::new(scope))
     };
-    let mut claims =
-        AccountClaims::new(AccountLimits::with_jetstream(true), roles.iter().map(scoped).collect());
+    let mut claims = AccountClaims::new(
+        AccountLimits::with_jetstream(&ServiceRight::ALL),
+        roles.iter().map(scoped).collect(),
+    );
     change(&mut claims);
     let validity = TokenValidity::without_end(issued_at);
     encode::issue_account_token("fleet", account.public_key(), claims, validity, operator).unwrap()

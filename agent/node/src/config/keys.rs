@@ -110,6 +110,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
 const PLUGIN_PATHS: &[(&str, &[&str])] = &[
     ("catalog", &["state_dir"]),
     ("compiler", &["credentials", "secret_key"]),
+    ("history", &["credentials"]),
     ("schedule", &["credentials"]),
     ("directory", &["credentials", "http.socket", "http.certificate", "http.key", "http.tokens"]),
     ("external", &["paths"]),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::audit::AuditLog;
 use super::begun::BegunRequests;
+use super::history::HistoryJournal;
 use super::seen::SeenRequests;
 use super::sent_replies::SentReplies;
 
@@ -13,6 +14,8 @@ pub struct NodeJournals {
     pub begun: BegunRequests,
     pub sent_replies: SentReplies,
     pub audit: Arc<AuditLog>,
+    /// What the fleet's history gets.
+    pub history: Arc<HistoryJournal>,
 }
 
 impl NodeJournals {
@@ -23,6 +26,7 @@ impl NodeJournals {
             begun: BegunRequests::disabled(),
             sent_replies: SentReplies::default(),
             audit,
+            history: Arc::new(HistoryJournal::disabled()),
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod clone_watch;
 pub mod counters;
 pub mod health;
 pub(crate) mod health_state;
+pub mod history;
 pub mod journals;
 pub(crate) mod lookup_limiter;
 pub(crate) mod node_handle;

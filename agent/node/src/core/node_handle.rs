@@ -12,6 +12,7 @@ use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
 use muster_filter::state::NodeFacts;
 use muster_policy::CallerDecision;
+use muster_wire::history::HistoryEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +126,10 @@ impl NodeHandle for DaemonCore {
         if let Err(error) = self.journals.audit.record_decision(&record) {
             tracing::error!(%error, request = %record.request, "cannot write an audit record");
         }
+    }
+
+    fn record_history(&self, event: HistoryEvent) {
+        self.journals.history.record(event);
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

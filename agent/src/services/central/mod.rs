@@ -5,6 +5,7 @@
 
 mod compiler;
 mod directory;
+mod history;
 mod provisioner;
 mod scheduler;
 mod service;
@@ -64,10 +65,11 @@ macro_rules! list_services {
     };
 }
 
-// They are checked and started in this order: the scheduler and the compiler use the index of the directory.
+// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory.
 list_services!(
     directory::CentralDirectory,
     scheduler::CentralScheduler,
     compiler::CentralCompiler,
+    history::CentralHistory,
     provisioner::CentralProvisioner,
 );

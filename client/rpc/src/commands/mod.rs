@@ -22,6 +22,7 @@ pub mod explain;
 pub mod facts;
 pub mod filter;
 pub mod find;
+pub mod history;
 pub mod inventory;
 pub mod job;
 pub mod listen;
@@ -55,6 +56,8 @@ use muster_contract::compiler::{
     CompilerDiffOutput, CompilerEnvironmentsOutput, CompilerReleasesOutput, CompilerShowOutput,
     CompilerVerifyOutput,
 };
+#[cfg(test)]
+use muster_contract::history::{HistoryQueryOutput, HistoryRunsOutput};
 #[cfg(test)]
 use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowOutput,
@@ -157,10 +160,16 @@ commands! { args, color, program, cx:
     #[command(after_help = checks::args::AFTER_HELP)]
     Checks(checks::args::ChecksArgs) => Box::pin(checks::run(*args, cx)).await;
     /// Check that nodes send heartbeats, as a Nagios check
-    #[command(after_help = nodes::args::CHECK_HELP)]
+    #[command(hide = true, after_help = nodes::args::CHECK_HELP)]
     CheckRegistration(nodes::args::CheckRegistrationArgs) => nodes::run_check(*args, cx).await;
+    /// Show what happened: who changed what, when, and with which result
+    #[command(override_usage = history::args::HISTORY_USAGE, after_help = history::args::HISTORY_HELP)]
+    History(history::args::HistoryArgs) => Box::pin(history::run(*args, cx)).await;
+    /// List the runs of nodes, and show their reports
+    #[command(subcommand)]
+    Report(history::args::ReportCommand) => history::run_report(*args, cx).await;
     /// Print what a shell's prompt shows of this machine
-    #[command(after_help = prompt::args::AFTER_HELP)]
+    #[command(hide = true, after_help = prompt::args::AFTER_HELP)]
     Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
     "OpenSSH":
     /// Log in to a node by OpenSSH, or run a command on nodes
@@ -292,6 +301,9 @@ documents! {
     "muster.release.diff.v1": "rpc release diff -j", ServiceDocument<'_, CompilerDiffOutput>;
     "muster.release.plan.v1": "rpc release plan -j", ReportDocument<'_, release::output::ReleasePlanDocument<'_>>;
     "muster.release.status.v1": "rpc release status -j", ReportDocument<'_, release::output::ReleaseStatusDocument<'_>>;
+    "muster.history.v1": "rpc history -j", ServiceDocument<'_, HistoryQueryOutput>;
+    "muster.runs.v1": "rpc report list -j", ServiceDocument<'_, HistoryRunsOutput>;
+    "muster.report.v1": "rpc report show -j", history::output::ReportDocument<'_>;
     "muster.content.v1": "rpc content list -j", ServiceDocument<'_, content::output::ContentList>;
     "muster.content.collected.v1": "rpc content gc -j", ServiceDocument<'_, CompilerCollectOutput>;
     "muster.content.verified.v1": "rpc content verify -j", ServiceDocument<'_, CompilerVerifyOutput>;

@@ -9,6 +9,7 @@ pub mod list_form;
 pub mod named_nodes;
 pub mod org_directory;
 pub mod output;
+pub mod point_in_time;
 pub mod request;
 pub mod request_flags;
 pub mod result_form;

@@ -10,6 +10,7 @@ use muster_contract::config::ConfigAgent;
 use muster_contract::directory::DirectoryAgent;
 use muster_contract::filecopy::FilecopyAgent;
 use muster_contract::filemgr::FilemgrAgent;
+use muster_contract::history::HistoryAgent;
 use muster_contract::ledger::LedgerAgent;
 use muster_contract::motd::MotdAgent;
 use muster_contract::nettest::NettestAgent;
@@ -44,6 +45,7 @@ fn generated_documents() -> Vec<(&'static str, Result<String, String>)> {
         generate_document::<DirectoryAgent>(),
         generate_document::<FilecopyAgent>(),
         generate_document::<FilemgrAgent>(),
+        generate_document::<HistoryAgent>(),
         generate_document::<LedgerAgent>(),
         generate_document::<MotdAgent>(),
         generate_document::<NettestAgent>(),

@@ -6,8 +6,7 @@ use std::time::Duration;
 use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::{StateDir, System};
-use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, BlockingContext, CallContext};
+use muster_api::{ActionError, BlockingContext, CallContext, NodeHandle};
 use muster_contract::catalog::{CatalogRunEvent, CatalogRunOutcome};
 use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog};
@@ -15,12 +14,17 @@ use muster_engine::lock::{CatalogRunLock, LockError, puppet_state_dirs};
 use muster_engine::report::{ResourceEvent, RunEvent, RunReport};
 use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
 use muster_engine::type_source::machine_type_sources;
+use muster_wire::history::RunCause;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::catalog::options::Options;
+use crate::catalog::recorder::RunRecorder;
 
 /// Maximum number of events in one reply; the report on the node contains all of them.
 const MAX_LISTED_EVENTS: usize = 1000;
+/// The engine, as the cause of a run names it.
+pub(crate) const ENGINE_NAME: &str = "muster";
 /// Suggested retry delay in a `busy` reply.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -58,14 +62,26 @@ pub(crate) fn add_outcome(
 #[derive(Debug, Clone)]
 pub(crate) struct RunMachine {
     pub(crate) system: Arc<dyn System>,
-    pub(crate) node: Identity,
+    pub(crate) node: Arc<dyn NodeHandle>,
     pub(crate) cancel: CancelFlag,
+    /// Why the catalog is applied.
+    pub(crate) cause: RunCause,
 }
 
 impl RunMachine {
     pub(crate) fn of_call(cx: &BlockingContext) -> Self {
         let (system, cancel) = (Arc::clone(&cx.system), cx.cancel_flag.clone());
-        Self { system, node: cx.node.identity().clone(), cancel }
+        Self { system, node: Arc::clone(&cx.node), cancel, cause: cause_of_call(cx) }
+    }
+}
+
+/// The cause of a run that a request began.
+pub(crate) fn cause_of_call(cx: &CallContext) -> RunCause {
+    RunCause {
+        engine: ENGINE_NAME.to_owned(),
+        request: Some(cx.request),
+        caller: Some(cx.caller.to_string()),
+        ..RunCause::default()
     }
 }
 
@@ -115,10 +131,10 @@ pub(crate) fn run_engine(
     run_options: RunOptions,
     on_event: &mut dyn FnMut(&RunEvent),
 ) -> Result<RunReport, ActionError> {
-    let RunMachine { system, node, cancel } = machine;
+    let RunMachine { system, node, cancel, cause } = machine;
     let state = open_state_dir(settings)?;
-    let catalog =
-        Catalog::parse(bytes, node.as_str()).map_err(|error| invalid_catalog_error(&error))?;
+    let catalog = Catalog::parse(bytes, node.identity().as_str())
+        .map_err(|error| invalid_catalog_error(&error))?;
     let engine =
         ResourceEngine::new(Arc::clone(system)).with_type_source(machine_type_sources(system));
     let engine = if mode == RunMode::Plan { engine.to_read_only() } else { engine };
@@ -127,18 +143,27 @@ pub(crate) fn run_engine(
     let lock_timeout = Duration::from_secs(settings.lock_wait);
     let _run_lock = CatalogRunLock::acquire(&state, &puppets, lock_timeout)
         .map_err(|error| lock_action_error(&error))?;
+    let run = Uuid::now_v7();
     let run_options = RunOptions {
         noop: mode != RunMode::Apply,
-        run_id: uuid::Uuid::now_v7().to_string(),
+        run_id: run.to_string(),
         cancel: cancel.clone(),
         ..run_options
     };
-    run::apply_stored_catalog(&engine, &catalog, bytes, &state, &run_options, on_event).map_err(
-        |error| match error {
-            CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
-            CatalogRunError::State(error) => ActionError::from_cause(error),
-        },
-    )
+    let mut recorder = RunRecorder::new(Arc::clone(node), run, cause.clone());
+    let ended =
+        run::apply_stored_catalog(&engine, &catalog, bytes, &state, &run_options, &mut |event| {
+            // A plan is a question, and no run.
+            if mode != RunMode::Plan {
+                recorder.observe(event);
+            }
+            on_event(event);
+        });
+    recorder.finish(ended.as_ref());
+    ended.map_err(|error| match error {
+        CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
+        CatalogRunError::State(error) => ActionError::from_cause(error),
+    })
 }
 
 pub(crate) fn open_state_dir(options: &Options) -> Result<StateDir, ActionError> {

@@ -131,6 +131,9 @@ impl ResourceChanger {
             request: cx.request.to_string(),
         };
         let outcome = cx.run_blocking(move |cancel| task.run_change(requested, cancel)).await??;
+        if mode != ChangeMode::Plan {
+            report::record_changes(cx, &outcome.outcome);
+        }
         report::build_report(outcome)
     }
 }

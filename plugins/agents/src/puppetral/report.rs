@@ -1,12 +1,16 @@
 //! Replies about changes: what changed, what failed, and what an undo did not restore.
 
-use muster_api::ActionError;
+use std::time::SystemTime;
+
+use muster_api::{ActionError, CallContext};
 use muster_contract::puppetral::{PropertyChangeRow, PuppetralDoOutput};
 use muster_engine::apply::ApplyOutcome;
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
+use muster_engine::report::format_timestamp;
 use muster_engine::undo::RestoreConflict;
+use muster_wire::history::HistoryEvent;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engine_error::from_engine_error;
 
@@ -61,6 +65,33 @@ pub(crate) fn build_report(change: ChangeOutcome) -> Result<PuppetralDoOutput, A
     let Some(failure) = failure else { return Ok(output) };
     let failed = ActionError::failed(format!("{}: {failure}", output.resource));
     Err(failed.with_output(&output))
+}
+
+/// Records in the fleet's history what a request changed, with the names of Puppet's report.
+pub(crate) fn record_changes(cx: &CallContext, outcome: &ApplyOutcome) {
+    let time = format_timestamp(SystemTime::now());
+    for change in outcome.events.iter().take(MAX_EVENTS) {
+        let has_failed = change.status == ChangeEventStatus::Failure;
+        let status = json!({
+            "resource": change.resource,
+            "time": time,
+            "failed": has_failed,
+            "changed": change.status == ChangeEventStatus::Success,
+            "out_of_sync": true,
+            "skipped": false,
+            "events": [{
+                "property": change.property,
+                "previous_value": change.previous_value,
+                "desired_value": change.desired_value,
+                "status": status_name(change.status),
+                "message": change.message,
+                "time": time,
+            }],
+        });
+        if let Value::Object(status) = status {
+            cx.node.record_history(HistoryEvent::Resource { run: cx.request, status });
+        }
+    }
 }
 
 /// The refusal of an undo that would overwrite later changes.

@@ -15,7 +15,7 @@ use super::error::ReleaseError;
 use super::follow::{Promoted, ReleaseFollower};
 use super::parts::ReleaseMachine;
 use super::run::{EventSink, ReleaseRun};
-use crate::catalog::runs::{RunMode, report_event};
+use crate::catalog::runs::{RunMode, cause_of_call, report_event};
 
 /// Takes a release, and applies its catalog unless the caller says otherwise.
 pub(super) async fn promote(
@@ -144,7 +144,8 @@ fn describe_times(times: Option<&ApplyTimes>) -> String {
 }
 
 fn machine_of(cx: &CallContext) -> ReleaseMachine {
-    ReleaseMachine { system: Arc::clone(&cx.system), node: Arc::clone(&cx.node) }
+    let (system, node) = (Arc::clone(&cx.system), Arc::clone(&cx.node));
+    ReleaseMachine { system, node, cause: cause_of_call(cx) }
 }
 
 fn event_sink(cx: &CallContext) -> EventSink {

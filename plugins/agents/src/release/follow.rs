@@ -316,8 +316,10 @@ impl ReleaseFollower {
         sink: EventSink,
     ) -> Result<ReleaseRun, ReleaseError> {
         let held = self.current()?.ok_or(ReleaseError::Nothing)?;
-        let (_, release) = held.read()?;
-        let run = self.run_catalog(machine, release, held.catalog, mode, cancel, sink).await?;
+        let (promotion, release) = held.read()?;
+        let mut machine = machine.clone();
+        machine.cause.caller.get_or_insert_with(|| promotion.author.to_string());
+        let run = self.run_catalog(&machine, release, held.catalog, mode, cancel, sink).await?;
         self.note_run(&run)?;
         Ok(run)
     }
@@ -346,6 +348,7 @@ impl ReleaseFollower {
             release: &release,
             contents: self.contents(machine),
             plugins: self.plugins_of(&release),
+            address: catalog,
             catalog: opened.catalog,
         };
         let (outcome, failure) = released.apply(mode, cancel, sink).await?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::{NodeHandle, StateChanges};
 use muster_puppet::PuppetRunHandle;
+use muster_wire::history::RunCause;
 
 use super::options::ReleaseOptions;
 use crate::catalog::Options as CatalogOptions;
@@ -27,4 +28,6 @@ pub struct ReleaseMachine {
     pub system: Arc<dyn System>,
     /// The node.
     pub node: Arc<dyn NodeHandle>,
+    /// Who asks for runs; a promotion names the user of others.
+    pub cause: RunCause,
 }

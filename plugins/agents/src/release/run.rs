@@ -16,6 +16,7 @@ use muster_wire::catalog::CatalogAddress;
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::plugins::PluginList;
 use muster_wire::catalog::release::Release;
+use muster_wire::history::RunCause;
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +68,7 @@ pub(super) struct ReleasedCatalog<'a> {
     pub(super) contents: PathBuf,
     /// The list of the plugins that Puppet needs.
     pub(super) plugins: Option<ContentAddress>,
+    pub(super) address: CatalogAddress,
     /// With its secrets.
     pub(super) catalog: Map<String, Value>,
 }
@@ -106,8 +108,14 @@ impl ReleasedCatalog<'_> {
             set.cancel();
         });
         let text = Value::Object(self.catalog).to_string();
-        let (system, node) = (Arc::clone(&self.machine.system), self.machine.node.identity());
-        let machine = RunMachine { system, node: node.clone(), cancel: flag.clone() };
+        let ReleaseMachine { system, node, cause } = self.machine.clone();
+        let cause = RunCause {
+            engine: runs::ENGINE_NAME.to_owned(),
+            release: Some(self.release.name.to_string()),
+            catalog: Some(self.address.to_string()),
+            ..cause
+        };
+        let machine = RunMachine { system, node, cancel: flag.clone(), cause };
         let engine = Arc::clone(&self.parts.engine);
         let mut run = spawn_blocking(move || {
             let (bytes, options) = (text.as_bytes(), RunOptions::default());

@@ -117,6 +117,7 @@ module Muster
     end
 
     def run
+      end_with_parent
       socket = UNIXSocket.for_fd(0)
       while (connection = receive(socket))
         serve(connection)
@@ -124,6 +125,15 @@ module Muster
     end
 
     private
+
+    # A compile can wait long for a program, and would not notice that the daemon was killed.
+    def end_with_parent
+      parent = Process.ppid
+      Thread.new do
+        sleep(1) while Process.ppid == parent
+        exit!(1)
+      end
+    end
 
     def receive(socket)
       socket.recv_io(UNIXSocket)
@@ -166,6 +176,7 @@ module Muster
 
     def answer(line, connection)
       trap('CHLD', 'DEFAULT')
+      end_with_parent
       Process.setrlimit(:CPU, @cpu_seconds)
       Muster.connection = connection
       connection.write(JSON.generate(@compiler.compile(JSON.parse(line))), "\n")

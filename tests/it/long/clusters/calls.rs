@@ -14,7 +14,7 @@ async fn nodes_on_all_servers_and_behind_a_leaf_answer_one_call() {
     let status = broker.await_no_problem().await;
     let replicas = stream_replicas(&status);
     // Without a compiler, the fleet has no stores of catalogs.
-    let expected = fleet_buckets(false).map(|bucket| (stream_name(bucket.name), 3));
+    let expected = fleet_buckets(&[]).map(|bucket| (stream_name(bucket.name), 3));
     assert_eq!(replicas, expected.collect());
 
     broker.start_leaf().await;

@@ -175,11 +175,15 @@ fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
         name: stores::stream_name(definition.name),
         description: Some(definition.description.to_owned()),
         subjects: vec![subject::bucket_key(definition.name, ">")],
-        max_messages_per_subject: 1,
+        max_messages_per_subject: i64::from(definition.values_per_key),
         max_message_size: i32::try_from(definition.max_value_bytes).unwrap_or(i32::MAX),
         max_bytes: definition.max_bytes.cast_signed(),
         max_age: definition.max_age.unwrap_or_default(),
-        discard: DiscardPolicy::New,
+        discard: if definition.values_per_key > 1 {
+            DiscardPolicy::Old
+        } else {
+            DiscardPolicy::New
+        },
         storage: StorageType::File,
         num_replicas: replicas,
         duplicate_window: DUPLICATE_WINDOW,

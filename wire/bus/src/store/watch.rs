@@ -45,6 +45,15 @@ pub struct BucketWatch {
 impl Bucket {
     /// Watches every key that matches a pattern: its state first, then its changes.
     pub async fn watch(&self, pattern: &str) -> Result<BucketWatch> {
+        self.watch_since(pattern, 0).await
+    }
+
+    /// Watches the whole bucket after a revision: for a reader that has stored what came before.
+    pub async fn watch_after(&self, revision: u64) -> Result<BucketWatch> {
+        self.watch_since(ALL_KEYS_PATTERN, revision).await
+    }
+
+    async fn watch_since(&self, pattern: &str, revision: u64) -> Result<BucketWatch> {
         let mark = self.bus.mark_connection();
         let changes = self.subscribe_changes(pattern).await?.into_iter().next();
         let mut watch = BucketWatch {
@@ -54,7 +63,7 @@ impl Bucket {
             mark,
             ready: VecDeque::new(),
             known_revisions: HashMap::new(),
-            complete_revision: 0,
+            complete_revision: revision,
             newest_time: 0,
             has_stale_revisions: false,
             missing_revision: None,

@@ -304,6 +304,7 @@ impl ChainedLog {
                 Some(AuditAnchor { seq: position.next.saturating_sub(1), hash: position.prev });
             let (unsigned, since) = self.unsigned.unwrap_or((0, Instant::now()));
             self.unsigned = Some((unsigned + lines as u64, since));
+            self.pass_lines(&group.bytes, group.ends.iter().take(lines).map(|(end, _)| *end));
         }
         if result.is_ok() {
             self.pending = PendingPreamble::default();
@@ -312,6 +313,16 @@ impl ChainedLog {
         }
         self.size += complete_bytes as u64;
         result.map_err(|error| (lines, error))
+    }
+
+    /// Passes written lines on to the history.
+    fn pass_lines(&self, bytes: &[u8], ends: impl Iterator<Item = usize>) {
+        let Some(tap) = &self.options.history else { return };
+        let mut begin = 0;
+        for end in ends {
+            tap.pass_line(bytes.get(begin..end).unwrap_or_default());
+            begin = end;
+        }
     }
 
     /// Recovers from a partial write: `complete_bytes` bytes are complete lines, `count` bytes are in the file.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use muster_wire::audit::AuditAnchor;
 
-pub use options::AuditOptions;
+pub use options::{AuditOptions, HistoryTap};
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass, ScheduleRecord};
 use stream::AuditStream;
 use writer::LogOperation;

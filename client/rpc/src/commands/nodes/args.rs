@@ -4,11 +4,11 @@ use clap::Args;
 use muster_wire::identity::Identity;
 
 use crate::commands::nodes::node_order::NodeOrder;
-use crate::commands::nodes::point_in_time::PointInTime;
 use crate::flags::filters::FilterArgs;
 use crate::flags::json::JsonArgs;
 use crate::flags::list_form::NodeListForm;
 use crate::flags::named_nodes::NamedNodeArgs;
+use crate::flags::point_in_time::PointInTime;
 use crate::flags::values::parse_fact_name;
 
 pub const NODES_HELP: &str = "Examples:

@@ -5,7 +5,6 @@ pub mod history_output;
 pub mod node_history;
 pub mod node_order;
 pub mod output;
-pub mod point_in_time;
 
 use std::time::Duration;
 

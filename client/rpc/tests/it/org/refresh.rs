@@ -46,7 +46,7 @@ fn older_administrators(world: &World) -> SigningKeyEntry {
 fn make_older(world: &World, administrators: Vec<SigningKeyEntry>) {
     let trust = account(world);
     let mut older = trust.claims().nats.clone();
-    older.limits = AccountLimits::with_jetstream(false);
+    older.limits = AccountLimits::with_jetstream(&[]);
     older.rest.clear();
     let stores = fs::read_to_string(world.org().join("storage.jwt")).unwrap();
     let profile = world.org().join("organisation.toml");

@@ -234,7 +234,10 @@ impl Compiler {
         let mut connection = self.connect().map_err(send)?;
         let mut line = serde_json::to_vec(request).map_err(invalid)?;
         line.push(b'\n');
-        connection.stream.write_all(&line).await.map_err(send)?;
+        // A program that has ended already does not read; its log says why.
+        if connection.stream.write_all(&line).await.is_err() {
+            return Err(self.ended(node()));
+        }
         if let CompilerProcess::Resident { has_begun, .. } = &self.process {
             line.clear();
             self.read_line(&mut connection.stream, request.node, &mut line).await?;

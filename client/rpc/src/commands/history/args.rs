@@ -1,0 +1,167 @@
+//! Arguments of `rpc history` and `rpc report ...`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use muster_contract::history::{DEFAULT_HISTORY_ROWS, MAX_HISTORY_ROWS};
+use muster_wire::identity::Identity;
+use uuid::Uuid;
+
+use crate::flags::filters::ConditionArgs;
+use crate::flags::json::JsonArgs;
+use crate::flags::point_in_time::PointInTime;
+
+pub const HISTORY_USAGE: &str = "rpc history [OPTIONS] [FILTERS]
+       rpc history resource REFERENCE [OPTIONS] [FILTERS]
+       rpc history who USER [OPTIONS] [FILTERS]
+       rpc history request|run|release ID [OPTIONS] [FILTERS]";
+
+pub const HISTORY_HELP: &str = "Examples:
+  rpc history --since yesterday --changed -C web     who changed what
+  rpc history resource 'File[/etc/motd]' -I web1     the past of a resource
+  rpc history who rip --since 7d                     what a user did
+  rpc history --failed --since 2h                    what failed or was refused
+  rpc history --text 'motd nginx' -j                 words in any value
+
+Nodes report requests, changes and runs as they happen, and what happened while
+the broker was away when it is back. A filter selects nodes as they are now;
+without one, nodes that are gone are listed, too. Times are those of the nodes.
+
+GAP says that records of a node are missing: it was cut off for too long, its
+disk was full, or its journal was removed.";
+
+/// `rpc history`.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// What is looked for: a resource, a user, a request, a run or a release
+    #[arg(value_enum, value_name = "WHAT", requires = "value")]
+    pub what: Option<HistorySubject>,
+    /// Its name or id
+    pub value: Option<String>,
+    /// Since this time: yesterday, 2h, 7d, 2026-11-26
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub since: Option<PointInTime>,
+    /// Before this time
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub until: Option<PointInTime>,
+    /// Only what changed something
+    #[arg(long)]
+    pub changed: bool,
+    /// Only what failed or was refused
+    #[arg(long)]
+    pub failed: bool,
+    /// Only requests, changes, runs or gaps
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub kind: Option<HistoryKind>,
+    /// Only resources of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    pub resource_type: Option<String>,
+    /// Only requests to this agent, and what they changed
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only requests of this action, and what they changed
+    #[arg(long, value_name = "ACTION")]
+    pub action: Option<String>,
+    /// Only rows with all these words
+    #[arg(long, value_name = "WORDS")]
+    pub text: Option<String>,
+    /// Most rows
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_HISTORY_ROWS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HISTORY_ROWS)))]
+    pub limit: u32,
+    /// Which nodes.
+    #[command(flatten)]
+    pub conditions: ConditionArgs,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// What the value of `rpc history WHAT VALUE` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HistorySubject {
+    /// A resource, such as `File[/etc/motd]`.
+    Resource,
+    /// A user.
+    Who,
+    /// A request, by its id.
+    Request,
+    /// A run, by its id.
+    Run,
+    /// A release.
+    Release,
+}
+
+/// The kinds of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HistoryKind {
+    Request,
+    Change,
+    Run,
+    Gap,
+}
+
+impl HistoryKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Change => "change",
+            Self::Run => "run",
+            Self::Gap => "gap",
+        }
+    }
+}
+
+/// Commands for the reports of runs.
+#[derive(Debug, Subcommand)]
+pub enum ReportCommand {
+    /// List runs, the newest first
+    #[command(after_help = "Examples:
+  rpc report list --failed --since yesterday
+  rpc report list -C web --changed")]
+    List(ReportListArgs),
+    /// Show the report of a run: its changes, failures and messages
+    #[command(after_help = "Examples:
+  rpc report show web1.acme.net
+  rpc report show web1.acme.net 019ac5b2-7c0e-7a31-b0ad-5f6f1d4c2e11
+  rpc report show web1.acme.net -j --jq '.report.metrics'
+
+The report has Puppet's format 12. A run that goes on, or that was cut off, has
+the events so far.")]
+    Show(ReportShowArgs),
+}
+
+/// `rpc report list`.
+#[derive(Debug, Args)]
+pub struct ReportListArgs {
+    /// Runs that began since this time: yesterday, 2h, 7d, 2026-11-26
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub since: Option<PointInTime>,
+    /// Runs that began before this time
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub until: Option<PointInTime>,
+    /// Only runs that failed or were cut off
+    #[arg(long)]
+    pub failed: bool,
+    /// Only runs that changed something
+    #[arg(long)]
+    pub changed: bool,
+    /// Most runs
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_HISTORY_ROWS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HISTORY_ROWS)))]
+    pub limit: u32,
+    /// Which nodes.
+    #[command(flatten)]
+    pub conditions: ConditionArgs,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// `rpc report show`.
+#[derive(Debug, Args)]
+pub struct ReportShowArgs {
+    /// The node
+    pub node: Identity,
+    /// The run [default: the last one]
+    pub run: Option<Uuid>,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}

@@ -1,0 +1,236 @@
+//! Renders what happened, lists of runs, and the report of one. Texts of nodes are escaped.
+
+use muster_base::NodeText;
+use muster_contract::history::{
+    HistoryQueryOutput, HistoryReportOutput, HistoryRow, HistoryRunRow, HistoryRunsOutput,
+};
+use muster_display::TextPage;
+use muster_display::table::Table;
+use muster_display::time::format_time_millis;
+use muster_wire::Millis;
+use muster_wire::compressed::{CompressedJsonError, decompress_json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::session::context::CommandError;
+
+/// JSON of a report.
+const MAX_REPORT_BYTES: usize = 64 * 1024 * 1024;
+/// Lines of a cell.
+const MAX_CELL_LINES: usize = 3;
+
+/// The report in an answer cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the report in the answer of the history")]
+pub struct ReportReadError(#[from] CompressedJsonError);
+
+impl CommandError for ReportReadError {}
+
+/// The document of `rpc report show`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ReportDocument<'a> {
+    schema: &'static str,
+    /// The run, as in a list.
+    run: &'a HistoryRunRow,
+    /// The report in Puppet's format 12.
+    report: &'a Map<String, Value>,
+}
+
+impl<'a> ReportDocument<'a> {
+    pub fn new(run: &'a HistoryRunRow, report: &'a Map<String, Value>) -> Self {
+        Self { schema: "muster.report.v1", run, report }
+    }
+}
+
+pub fn read_report(output: &HistoryReportOutput) -> Result<Map<String, Value>, ReportReadError> {
+    Ok(decompress_json(&output.report, MAX_REPORT_BYTES)?)
+}
+
+pub fn render_history(found: &HistoryQueryOutput, width: usize) -> String {
+    if found.rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(["TIME", "NODE", "WHO", "BY", "WHAT", "RESULT"]);
+    for row in &found.rows {
+        let cells = [
+            format_time_millis(row.time),
+            row.node.clone(),
+            text_or_dash(row.who.as_ref()),
+            by_text(row),
+            what_text(row),
+            result_text(row),
+        ];
+        let is_bad = matches!(
+            &*row.status.line(),
+            "denied" | "refused" | "failure" | "failed" | "aborted" | "gap"
+        );
+        table.row(cells).failed_if(is_bad);
+    }
+    table.max_lines(Some(MAX_CELL_LINES)).render(width)
+}
+
+/// What the rows leave out.
+pub fn warn_incomplete(
+    found: &HistoryQueryOutput,
+    since: Option<Millis>,
+    now: Millis,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if found.rows.is_empty() {
+        warnings.push("nothing found".to_owned());
+    }
+    if found.next.is_some() {
+        warnings.push("there are older rows; raise --limit, or set --until".to_owned());
+    }
+    if found.behind > 0 {
+        let behind = found.behind;
+        warnings.push(format!("the service has not read {behind} messages of nodes yet"));
+    }
+    match found.complete_since {
+        Some(complete) if since.is_some_and(|since| since < complete) => {
+            let begin = format_time_millis(complete);
+            warnings.push(format!("the history begins at {begin}"));
+        }
+        None if since.is_some_and(|since| since < now) => {
+            warnings.push("the history is empty: no node has reported anything yet".to_owned());
+        }
+        _ => {}
+    }
+    warnings
+}
+
+/// The action, the schedule, or the release.
+fn by_text(row: &HistoryRow) -> String {
+    let action = match (&row.agent, &row.action) {
+        (Some(agent), Some(action)) => Some(format!("{} {}", agent.line(), action.line())),
+        _ => None,
+    };
+    let release = row.release.as_ref().map(|release| format!("release {}", release.line()));
+    let schedule = row.schedule.as_ref().map(|schedule| format!("schedule {}", schedule.line()));
+    let parts: Vec<String> = [action, release, schedule].into_iter().flatten().collect();
+    if parts.is_empty() { dash() } else { parts.join(", ") }
+}
+
+fn what_text(row: &HistoryRow) -> String {
+    let message = row.message.as_ref().map(|message| message.line().into_owned());
+    match &row.resource {
+        Some(resource) => {
+            let property =
+                row.property.as_ref().map(|name| format!(" {}", name.line())).unwrap_or_default();
+            let values = match (&row.before, &row.after) {
+                (Some(before), Some(after)) => format!("{} -> {}", before.line(), after.line()),
+                _ => message.unwrap_or_default(),
+            };
+            format!("{}{property}: {values}", resource.line())
+        }
+        None if row.kind.line() == "run" => format!("run: {}", message.unwrap_or_default()),
+        None => message.unwrap_or_else(dash),
+    }
+}
+
+fn result_text(row: &HistoryRow) -> String {
+    let status = row.status.line().into_owned();
+    match &row.approver {
+        Some(approver) => format!("{status}, approved by {}", approver.line()),
+        None => status,
+    }
+}
+
+pub fn render_runs(found: &HistoryRunsOutput, width: usize) -> String {
+    if found.runs.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        "STARTED", "NODE", "STATUS", "CHANGED", "FAILED", "OF", "SECONDS", "BY", "RUN",
+    ]);
+    for run in &found.runs {
+        table.row([
+            format_time_millis(run.started),
+            run.node.clone(),
+            status_text(run),
+            run.changed.to_string(),
+            run.failed.to_string(),
+            run.resources.to_string(),
+            run.ended
+                .map_or_else(dash, |ended| (ended.saturating_sub(run.started) / 1000).to_string()),
+            run_by_text(run),
+            run.run.clone(),
+        ]);
+        table.failed_if(matches!(&*run.status.line(), "failed" | "aborted"));
+    }
+    let mut text = table.max_lines(Some(MAX_CELL_LINES)).render(width);
+    if found.more {
+        text.push_str("there are older runs; raise --limit, or set --until\n");
+    }
+    text
+}
+
+fn status_text(run: &HistoryRunRow) -> String {
+    let status = run.status.line();
+    if run.noop { format!("{status}, noop") } else { status.into_owned() }
+}
+
+fn run_by_text(run: &HistoryRunRow) -> String {
+    let release = run.release.as_ref().map(|release| format!("release {}", release.line()));
+    let who = run.who.as_ref().map(|who| who.line().into_owned());
+    let parts: Vec<String> = [who, release].into_iter().flatten().collect();
+    if parts.is_empty() { dash() } else { parts.join(", ") }
+}
+
+pub fn render_report(document: &ReportDocument<'_>, width: usize) -> String {
+    let ReportDocument { run, report, .. } = document;
+    let mut page = TextPage::default();
+    let ended = run.ended.map_or_else(|| "goes on".to_owned(), format_time_millis);
+    page.push_line(format_args!("node     {}", run.node));
+    page.push_line(format_args!("run      {}", run.run));
+    page.push_line(format_args!("began    {}", format_time_millis(run.started)));
+    page.push_line(format_args!("ended    {ended}"));
+    page.push_line(format_args!("by       {}", run_by_text(run)));
+    let counts = format!("{} changed, {} failed of {}", run.changed, run.failed, run.resources);
+    page.push_line(format_args!("result   {}: {counts}", status_text(run)));
+    if let Some(problem) = &run.problem {
+        page.push_line(format_args!("problem  {}", problem.line()));
+    }
+    let mut table = Table::new(["RESOURCE", "RESULT", "MESSAGE"]);
+    let statuses = report.get("resource_statuses").and_then(Value::as_object);
+    for status in statuses.into_iter().flat_map(Map::values) {
+        let resource = text_of(status, "resource");
+        let events = status.get("events").and_then(Value::as_array);
+        for event in events.into_iter().flatten() {
+            let result = text_of(event, "status");
+            let is_bad = result.line() == "failure";
+            table
+                .row([resource.line(), result.line(), text_of(event, "message").line()])
+                .failed_if(is_bad);
+        }
+    }
+    if !table.is_empty() {
+        page.push_line(format_args!(""));
+        page.push_text(table.max_lines(Some(MAX_CELL_LINES)).render(width));
+    }
+    let logs = report.get("logs").and_then(Value::as_array);
+    let warnings = logs
+        .into_iter()
+        .flatten()
+        .filter(|log| !matches!(&*text_of(log, "level").line(), "debug" | "info" | "notice"));
+    for log in warnings {
+        let (level, source) = (text_of(log, "level"), text_of(log, "source"));
+        let message = text_of(log, "message");
+        page.push_line(format_args!("{}: {}: {}", level.line(), source.line(), message.line()));
+    }
+    page.into_text()
+}
+
+/// A text of a report: a node wrote it.
+fn text_of(value: &Value, name: &str) -> NodeText {
+    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned().into()
+}
+
+fn text_or_dash(text: Option<&NodeText>) -> String {
+    text.map_or_else(dash, |text| text.line().into_owned())
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}

@@ -1,0 +1,289 @@
+//! The agent `history`: the service that answers what happened in the fleet.
+
+use muster_base::NodeText;
+use muster_ddl::{Action, ActionList, ActionProperties, AgentContract};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The name of a node.
+const NODE_PATTERN: &str = "^[a-zA-Z0-9_.-]+$";
+/// Most rows of one answer.
+pub const MAX_HISTORY_ROWS: u32 = 1000;
+/// Rows of an answer without a limit.
+pub const DEFAULT_HISTORY_ROWS: u32 = 200;
+
+/// The service that answers what happened in the fleet.
+#[derive(Debug, JsonSchema)]
+pub struct HistoryAgent;
+
+impl AgentContract for HistoryAgent {
+    const NAME: &'static str = "history";
+    const TIMEOUT: u64 = 30;
+    const DEFAULT_ACTION: Option<&'static str> = Some("query");
+
+    fn list_actions(list: &mut impl ActionList) {
+        list.add::<HistoryQuery>().add::<HistoryRuns>().add::<HistoryReport>();
+    }
+}
+
+/// List what happened: requests, changes of resources, and runs; the newest first.
+#[derive(Debug, JsonSchema)]
+pub struct HistoryQuery;
+
+impl Action for HistoryQuery {
+    type Agent = HistoryAgent;
+    const NAME: &'static str = "query";
+    type Input = HistoryQueryInput;
+    type Output = HistoryQueryOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("history/query.json"))
+    }
+}
+
+/// Inputs of `query`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryQueryInput {
+    /// Which nodes, as JSON of a filter; all if absent.
+    #[schemars(length(max = 65536))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// What happened at this time or later, in milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// What happened before this time, in milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// Only `request`, `change`, `run` or `gap`.
+    #[schemars(length(max = 16))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Of this user.
+    #[schemars(length(max = 253))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// Of the request with this id.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Of the run with this id.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Of runs of this release.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// Requests to this agent, and what they changed.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Requests of this action.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Changes of this resource: `File[/etc/motd]`.
+    #[schemars(length(max = 2048))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// Changes of resources of this type: `File`.
+    #[schemars(title = "Type", length(max = 128))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_type: Option<String>,
+    /// Only what changed something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<bool>,
+    /// Only what failed, or was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<bool>,
+    /// Words that occur in messages, names of resources, inputs or reasons.
+    #[schemars(length(max = 1024))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Most rows; 200 if absent, and at most 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Rows after this one: `next` of the page before.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// Outputs of `query`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryQueryOutput {
+    /// What happened, the newest first.
+    pub rows: Vec<HistoryRow>,
+    /// Where the next page begins, if there are more.
+    pub next: Option<String>,
+    /// Messages of nodes that the service has not read yet, because it has just started or is slow.
+    pub behind: u64,
+    /// The time since which this history is complete, in milliseconds since the epoch; absent while it is empty.
+    #[schemars(title = "Complete since")]
+    pub complete_since: Option<u64>,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryRow {
+    /// When, by the clock of the node, in milliseconds since the epoch.
+    pub time: u64,
+    /// The node.
+    pub node: String,
+    /// `request`: a decision about a request. `change`: of one resource. `run`: the end of a run. `gap`: records that are missing.
+    pub kind: NodeText,
+    /// `executed`, `denied`, `refused`, `success`, `failure`, `noop`, `changed`, `unchanged`, `failed`, `aborted`.
+    pub status: NodeText,
+    /// The user who sent the request, or who promoted the release.
+    pub who: Option<NodeText>,
+    /// The request.
+    pub request: Option<NodeText>,
+    /// The user who approved the request.
+    pub approver: Option<NodeText>,
+    /// The schedule that sent the request.
+    pub schedule: Option<NodeText>,
+    /// The agent.
+    pub agent: Option<NodeText>,
+    /// The action.
+    pub action: Option<NodeText>,
+    /// The run.
+    pub run: Option<NodeText>,
+    /// The release of the run.
+    pub release: Option<NodeText>,
+    /// The resource: `File[/etc/motd]`.
+    pub resource: Option<NodeText>,
+    /// The property of the resource.
+    pub property: Option<NodeText>,
+    /// The value before.
+    pub before: Option<NodeText>,
+    /// The value after.
+    pub after: Option<NodeText>,
+    /// The message, or the reason; the inputs of a request, as JSON.
+    pub message: Option<NodeText>,
+}
+
+/// List runs, the newest first.
+#[derive(Debug, JsonSchema)]
+pub struct HistoryRuns;
+
+impl Action for HistoryRuns {
+    type Agent = HistoryAgent;
+    const NAME: &'static str = "runs";
+    type Input = HistoryRunsInput;
+    type Output = HistoryRunsOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("history/runs.json"))
+    }
+}
+
+/// Inputs of `runs`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryRunsInput {
+    /// Which nodes, as JSON of a filter; all if absent.
+    #[schemars(length(max = 65536))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// Runs that began at this time or later, in milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// Runs that began before this time, in milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// Only runs that failed or were cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<bool>,
+    /// Only runs that changed something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<bool>,
+    /// Most rows; 200 if absent, and at most 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Outputs of `runs`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryRunsOutput {
+    /// The runs, the newest first.
+    pub runs: Vec<HistoryRunRow>,
+    /// Whether there are more.
+    pub more: bool,
+    /// Messages of nodes that the service has not read yet.
+    pub behind: u64,
+}
+
+/// One run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryRunRow {
+    /// Its id.
+    pub run: String,
+    /// The node.
+    pub node: String,
+    /// When it began, in milliseconds since the epoch.
+    pub started: u64,
+    /// When it ended; absent while it runs.
+    pub ended: Option<u64>,
+    /// `running`, `changed`, `unchanged`, `failed`, or `aborted`: it was cut off.
+    pub status: NodeText,
+    /// Whether it only reported what it would change.
+    pub noop: bool,
+    /// What applied the catalog: `muster` or `puppet`.
+    pub engine: NodeText,
+    /// The user who asked for it, or who promoted the release.
+    pub who: Option<NodeText>,
+    /// The request that began it.
+    pub request: Option<NodeText>,
+    /// The release.
+    pub release: Option<NodeText>,
+    /// The environment.
+    pub environment: Option<NodeText>,
+    /// Number of resources.
+    pub resources: u64,
+    /// Number of changed ones; of a noop run, that would be changed.
+    pub changed: u64,
+    /// Number of failed ones.
+    pub failed: u64,
+    /// Why it was cut off.
+    pub problem: Option<NodeText>,
+}
+
+/// Return the report of a run, with all its events.
+#[derive(Debug, JsonSchema)]
+pub struct HistoryReport;
+
+impl Action for HistoryReport {
+    type Agent = HistoryAgent;
+    const NAME: &'static str = "report";
+    type Input = HistoryReportInput;
+    type Output = HistoryReportOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("history/report.json"))
+    }
+}
+
+/// Inputs of `report`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryReportInput {
+    /// The node.
+    #[schemars(length(max = 253), regex(pattern = NODE_PATTERN))]
+    pub node: String,
+    /// The id of the run; the last one of the node if absent.
+    #[schemars(length(max = 64), regex(pattern = "^[0-9a-f-]+$"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+/// Outputs of `report`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryReportOutput {
+    /// The run, as in a list.
+    pub run: HistoryRunRow,
+    /// The report in Puppet's format 12, as JSON, compressed (DEFLATE) and in base64.
+    pub report: String,
+}

@@ -1,0 +1,316 @@
+//! Finds rows and runs.
+
+use std::fmt::Write as _;
+
+use muster_contract::history::{
+    HistoryQueryInput, HistoryRow, HistoryRunRow, HistoryRunsInput, MAX_HISTORY_ROWS,
+};
+use muster_wire::compressed::decompress_json;
+use muster_wire::history::{FoldedRun, HistoryEvent, fold_run};
+use muster_wire::identity::Identity;
+use rusqlite::types::ToSql;
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+
+use super::{HistoryIndex, IndexError, to_signed};
+
+/// JSON of the events of one run.
+const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
+/// The columns of a run, for [`read_run`].
+const RUN_COLUMNS: &str = "run.id, node.name, started, ended, status, noop, engine, who, request, release, environment, resources, changed, failed, problem";
+
+/// What a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowKind {
+    Request,
+    Change,
+    Run,
+    Gap,
+}
+
+impl RowKind {
+    const ALL: [Self; 4] = [Self::Request, Self::Change, Self::Run, Self::Gap];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Change => "change",
+            Self::Run => "run",
+            Self::Gap => "gap",
+        }
+    }
+
+    /// As it is stored.
+    pub(super) fn number(self) -> i64 {
+        match self {
+            Self::Request => 1,
+            Self::Change => 2,
+            Self::Run => 3,
+            Self::Gap => 4,
+        }
+    }
+
+    fn from_number(number: i64) -> Self {
+        Self::ALL.into_iter().find(|kind| kind.number() == number).unwrap_or(Self::Gap)
+    }
+}
+
+/// Rows, and where the next page begins.
+#[derive(Debug, Default)]
+pub struct QueryPage {
+    pub rows: Vec<HistoryRow>,
+    pub next: Option<String>,
+}
+
+/// Conditions with their values. Nothing of a request is part of the text of a query.
+#[derive(Default)]
+struct Conditions {
+    clauses: Vec<String>,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Conditions {
+    /// Adds a condition with one value; `?` is its place.
+    fn add(&mut self, clause: &str, value: impl ToSql + 'static) {
+        self.values.push(Box::new(value));
+        self.clauses.push(clause.replace('?', &format!("?{}", self.values.len())));
+    }
+
+    fn add_text(&mut self, column: &str, value: Option<&String>) {
+        if let Some(value) = value {
+            self.add(&format!("{column} = ?"), value.clone());
+        }
+    }
+
+    /// Only these nodes; all if absent.
+    fn add_nodes(&mut self, nodes: Option<&[Identity]>) {
+        if let Some(nodes) = nodes {
+            let names: Vec<&str> = nodes.iter().map(Identity::as_str).collect();
+            let names = serde_json::Value::from(names).to_string();
+            self.add(
+                "node IN (SELECT id FROM node WHERE name IN (SELECT value FROM json_each(?)))",
+                names,
+            );
+        }
+    }
+
+    fn add_flag(&mut self, column: &str, is_wanted: Option<bool>) {
+        if is_wanted == Some(true) {
+            self.clauses.push(format!("{column} = 1"));
+        }
+    }
+
+    fn text(&self) -> String {
+        if self.clauses.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE {}", self.clauses.join(" AND "))
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
+        self.values.iter().map(|value| &**value)
+    }
+}
+
+impl HistoryIndex {
+    /// What happened, the newest first. `nodes`: only of these.
+    pub fn query(
+        &self,
+        input: &HistoryQueryInput,
+        nodes: Option<&[Identity]>,
+        limit: u32,
+    ) -> Result<QueryPage, IndexError> {
+        let mut conditions = Conditions::default();
+        conditions.add_nodes(nodes);
+        if let Some(kind) = input.kind.as_deref().and_then(RowKind::parse) {
+            conditions.add("kind = ?", kind.number());
+        }
+        if let Some(since) = input.since {
+            conditions.add("time >= ?", to_signed(since));
+        }
+        if let Some(until) = input.until {
+            conditions.add("time < ?", to_signed(until));
+        }
+        let texts = [
+            ("who", &input.who),
+            ("request", &input.request),
+            ("run", &input.run),
+            ("release", &input.release),
+            ("agent", &input.agent),
+            ("action", &input.action),
+            ("resource", &input.resource),
+        ];
+        for (column, value) in texts {
+            conditions.add_text(column, value.as_ref());
+        }
+        if let Some(type_name) = &input.resource_type {
+            // `?` is the same value in both places.
+            conditions.add("substr(resource, 1, length(?)) = ?", format!("{type_name}["));
+        }
+        conditions.add_flag("changed", input.changed);
+        conditions.add_flag("failed", input.failed);
+        if let Some(text) = &input.text {
+            conditions.add(
+                "happened.id IN (SELECT rowid FROM words WHERE words MATCH ?)",
+                match_text(text),
+            );
+        }
+        if let Some((time, id)) = input.after.as_deref().and_then(parse_cursor) {
+            conditions.add("(time, happened.id) < (?, ", time);
+            if let Some(clause) = conditions.clauses.last_mut() {
+                conditions.values.push(Box::new(id));
+                let _ = write!(clause, "?{})", conditions.values.len());
+            }
+        }
+        let limit = usize::try_from(limit.clamp(1, MAX_HISTORY_ROWS)).unwrap_or(1);
+        let text = format!(
+            "SELECT happened.id, time, node.name, kind, status, who, request, approver, schedule, agent, action, run, release,
+                 resource, property, before, after, message
+             FROM happened JOIN node ON node.id = happened.node {} ORDER BY time DESC, happened.id DESC LIMIT {}",
+            conditions.text(),
+            limit + 1,
+        );
+        let reader = self.read();
+        let mut statement = reader.prepare(&text)?;
+        let found = statement.query_map(params_from_iter(conditions.values()), |row| {
+            Ok((row.get::<_, i64>(0)?, read_row(row)?))
+        })?;
+        let mut found = found.collect::<Result<Vec<_>, _>>()?;
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| has_more).map(|(id, row)| format!("{}.{id}", row.time));
+        Ok(QueryPage { rows: found.into_iter().map(|(_, row)| row).collect(), next })
+    }
+
+    /// Runs, the newest first, and whether there are more.
+    pub fn runs(
+        &self,
+        input: &HistoryRunsInput,
+        nodes: Option<&[Identity]>,
+        limit: u32,
+    ) -> Result<(Vec<HistoryRunRow>, bool), IndexError> {
+        let mut conditions = Conditions::default();
+        conditions.add_nodes(nodes);
+        if let Some(since) = input.since {
+            conditions.add("started >= ?", to_signed(since));
+        }
+        if let Some(until) = input.until {
+            conditions.add("started < ?", to_signed(until));
+        }
+        if input.failed == Some(true) {
+            conditions.clauses.push("status IN ('failed', 'aborted')".to_owned());
+        }
+        if input.changed == Some(true) {
+            conditions.clauses.push("changed > 0 AND noop = 0".to_owned());
+        }
+        let limit = usize::try_from(limit.clamp(1, MAX_HISTORY_ROWS)).unwrap_or(1);
+        let text = format!(
+            "SELECT {RUN_COLUMNS} FROM run JOIN node ON node.id = run.node {} ORDER BY started DESC LIMIT {}",
+            conditions.text(),
+            limit + 1,
+        );
+        let reader = self.read();
+        let mut statement = reader.prepare(&text)?;
+        let found = statement.query_map(params_from_iter(conditions.values()), read_run)?;
+        let mut found = found.collect::<Result<Vec<_>, _>>()?;
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        Ok((found, has_more))
+    }
+
+    /// A run of a node with its events; the last one without an id. `None` if there is none.
+    pub fn report(
+        &self,
+        node: &str,
+        run: Option<&str>,
+    ) -> Result<Option<(HistoryRunRow, FoldedRun)>, IndexError> {
+        let reader = self.read();
+        let text = format!(
+            "SELECT {RUN_COLUMNS}, events FROM run JOIN node ON node.id = run.node
+             WHERE node.name = ?1 AND (?2 IS NULL OR run.id = ?2) ORDER BY started DESC LIMIT 1"
+        );
+        let found = reader.query_row(&text, params![node, run], |row| {
+            Ok((read_run(row)?, row.get::<_, Option<String>>("events")?))
+        });
+        let Some((row, events)) = found.optional()? else { return Ok(None) };
+        let events = match events {
+            Some(events) => decompress_json(&events, MAX_RUN_BYTES)?,
+            None => read_events(&reader, &row.run)?,
+        };
+        Ok(fold_run(&events).map(|folded| (row, folded)))
+    }
+
+    /// The time of the oldest row.
+    pub fn oldest(&self) -> Result<Option<u64>, IndexError> {
+        Ok(self.read().query_row("SELECT min(time) FROM happened", [], |row| row.get(0))?)
+    }
+}
+
+/// The events of a run that goes on.
+fn read_events(reader: &Connection, run: &str) -> Result<Vec<HistoryEvent>, IndexError> {
+    let mut select = reader.prepare_cached("SELECT event FROM event WHERE run = ?1 ORDER BY id")?;
+    let texts = select.query_map([run], |row| row.get::<_, String>(0))?;
+    let texts = texts.collect::<Result<Vec<_>, _>>()?;
+    Ok(texts.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?)
+}
+
+/// Each word has to occur. Quoted, words are no operators.
+fn match_text(text: &str) -> String {
+    let quoted = text.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\"")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+fn parse_cursor(text: &str) -> Option<(i64, i64)> {
+    let (time, id) = text.split_once('.')?;
+    Some((time.parse().ok()?, id.parse().ok()?))
+}
+
+fn read_row(row: &Row<'_>) -> rusqlite::Result<HistoryRow> {
+    let text =
+        |name: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(name)?.map(Into::into));
+    Ok(HistoryRow {
+        time: row.get("time")?,
+        node: row.get("name")?,
+        kind: RowKind::from_number(row.get("kind")?).name().into(),
+        status: row.get::<_, String>("status")?.into(),
+        who: text("who")?,
+        request: text("request")?,
+        approver: text("approver")?,
+        schedule: text("schedule")?,
+        agent: text("agent")?,
+        action: text("action")?,
+        run: text("run")?,
+        release: text("release")?,
+        resource: text("resource")?,
+        property: text("property")?,
+        before: text("before")?,
+        after: text("after")?,
+        message: text("message")?,
+    })
+}
+
+fn read_run(row: &Row<'_>) -> rusqlite::Result<HistoryRunRow> {
+    let text =
+        |name: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(name)?.map(Into::into));
+    Ok(HistoryRunRow {
+        run: row.get("id")?,
+        node: row.get("name")?,
+        started: row.get("started")?,
+        ended: row.get("ended")?,
+        status: row.get::<_, String>("status")?.into(),
+        noop: row.get("noop")?,
+        engine: row.get::<_, String>("engine")?.into(),
+        who: text("who")?,
+        request: text("request")?,
+        release: text("release")?,
+        environment: text("environment")?,
+        resources: row.get("resources")?,
+        changed: row.get("changed")?,
+        failed: row.get("failed")?,
+        problem: text("problem")?,
+    })
+}

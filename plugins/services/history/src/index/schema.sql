@@ -1,0 +1,79 @@
+-- How far the bucket was read.
+CREATE TABLE progress (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    revision INTEGER NOT NULL
+);
+
+-- The newest record of each node.
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    segment TEXT,
+    seq INTEGER NOT NULL DEFAULT 0
+);
+
+-- One row for each thing that happened. Absent values are NULL, so that indexes leave them out.
+CREATE TABLE happened (
+    id INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL,
+    node INTEGER NOT NULL REFERENCES node (id),
+    kind INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    changed INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    who TEXT,
+    request TEXT,
+    approver TEXT,
+    schedule TEXT,
+    agent TEXT,
+    action TEXT,
+    run TEXT,
+    release TEXT,
+    resource TEXT,
+    property TEXT,
+    before TEXT,
+    after TEXT,
+    message TEXT
+);
+
+CREATE INDEX happened_time ON happened (time);
+CREATE INDEX happened_node ON happened (node, time);
+CREATE INDEX happened_who ON happened (who, time) WHERE who IS NOT NULL;
+CREATE INDEX happened_request ON happened (request, time) WHERE request IS NOT NULL;
+CREATE INDEX happened_run ON happened (run) WHERE run IS NOT NULL;
+CREATE INDEX happened_resource ON happened (resource, time) WHERE resource IS NOT NULL;
+
+-- The words of the row with the same id.
+CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
+
+CREATE TABLE run (
+    id TEXT PRIMARY KEY,
+    node INTEGER NOT NULL REFERENCES node (id),
+    started INTEGER NOT NULL,
+    ended INTEGER,
+    status TEXT NOT NULL,
+    noop INTEGER NOT NULL DEFAULT 0,
+    engine TEXT NOT NULL,
+    who TEXT,
+    request TEXT,
+    release TEXT,
+    environment TEXT,
+    resources INTEGER NOT NULL DEFAULT 0,
+    changed INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    problem TEXT,
+    -- All events of an ended run, compressed.
+    events TEXT
+) WITHOUT ROWID;
+
+CREATE INDEX run_node ON run (node, started);
+CREATE INDEX run_started ON run (started);
+
+-- The events of runs that have not ended.
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    event TEXT NOT NULL
+);
+
+CREATE INDEX event_run ON event (run);

@@ -1,0 +1,225 @@
+//! Rows of records: who changed what, gaps, and runs.
+
+use muster_contract::history::{HistoryQueryInput, HistoryRow, HistoryRunsInput};
+use muster_wire::history::{HistoryEvent, HistoryRecord, RunCause};
+use muster_wire::identity::Identity;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::{HistoryIndex, IngestedMessage, OpenedBatch};
+
+const NOW: u64 = 1_764_201_600_000;
+const NODE: &str = "web1.acme.net";
+
+struct World {
+    _directory: TempDir,
+    index: HistoryIndex,
+    revision: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let index = HistoryIndex::open(directory.path()).unwrap();
+        Self { _directory: directory, index, revision: 0 }
+    }
+
+    /// Takes records of a segment, numbered from `first`.
+    fn take(
+        &mut self,
+        segment: Uuid,
+        previous: Option<Uuid>,
+        first: u64,
+        events: &[HistoryEvent],
+    ) -> usize {
+        self.revision += 1;
+        let records = (first..).zip(events).map(|(seq, event)| HistoryRecord {
+            seq,
+            time: NOW + seq,
+            event: event.clone(),
+        });
+        let batch = OpenedBatch {
+            node: Identity::parse(NODE).unwrap(),
+            segment,
+            previous,
+            records: records.collect(),
+        };
+        let message =
+            IngestedMessage { revision: self.revision, time: NOW + 1000, batch: Some(batch) };
+        self.index.ingest(&[message]).unwrap()
+    }
+
+    fn find(&self, input: &HistoryQueryInput) -> Vec<HistoryRow> {
+        self.index.query(input, None, 100).unwrap().rows
+    }
+}
+
+fn map(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("{other} is no map"),
+    }
+}
+
+fn request(id: Uuid, verdict: &str, who: &str) -> HistoryEvent {
+    let line = json!({
+        "verdict": verdict, "request": id, "caller": who, "agent": "puppetral", "action": "do",
+        "statuscode": 0, "data": {"type": "file", "name": "/etc/motd"},
+    });
+    HistoryEvent::Audit { refused: false, line: map(line) }
+}
+
+fn resource(run: Uuid, name: &str, status: &str) -> HistoryEvent {
+    let has_changed = status == "success";
+    let status = json!({
+        "resource": name, "changed": has_changed, "failed": status == "failure",
+        "events": [{
+            "property": "content", "previous_value": "{sha256}aa", "desired_value": "{sha256}bb",
+            "status": status, "message": "content changed '{sha256}aa' to '{sha256}bb'",
+        }],
+    });
+    HistoryEvent::Resource { run, status: map(status) }
+}
+
+fn start(run: Uuid) -> HistoryEvent {
+    let cause = RunCause {
+        engine: "muster".to_owned(),
+        caller: Some("rip".to_owned()),
+        release: Some("r42".to_owned()),
+        ..RunCause::default()
+    };
+    let report = json!({"host": NODE, "environment": "production", "noop": false});
+    HistoryEvent::Start { run, cause, report: map(report) }
+}
+
+#[test]
+fn change_of_a_request_names_its_sender() {
+    let mut world = World::new();
+    let (segment, id) = (Uuid::now_v7(), Uuid::now_v7());
+    let events = [
+        request(id, "started", "rip"),
+        resource(id, "File[/etc/motd]", "success"),
+        request(id, "executed", "rip"),
+    ];
+    assert_eq!(world.take(segment, None, 1, &events), 3);
+    let input = HistoryQueryInput {
+        resource: Some("File[/etc/motd]".to_owned()),
+        ..HistoryQueryInput::default()
+    };
+    let [row] = &world.find(&input)[..] else { panic!("{:?}", world.find(&input)) };
+    assert_eq!(row.who, Some("rip".into()));
+    assert_eq!((&row.before, &row.after), (&Some("{sha256}aa".into()), &Some("{sha256}bb".into())));
+    assert_eq!(row.request, Some(id.to_string().into()));
+    // The record that the action has started gave way to its outcome.
+    let all = world.find(&HistoryQueryInput::default());
+    let found: Vec<_> = all.iter().map(|row| (row.kind.raw(), row.status.raw())).collect();
+    assert_eq!(found, [("request", "executed"), ("change", "success")]);
+    for (text, count) in [("motd", 2), ("bb \"", 1), ("nothing", 0), ("rip motd", 2)] {
+        let input =
+            HistoryQueryInput { text: Some(text.to_owned()), ..HistoryQueryInput::default() };
+        assert_eq!(world.find(&input).len(), count, "{text}");
+    }
+    let of_type = |name: &str| HistoryQueryInput {
+        resource_type: Some(name.to_owned()),
+        ..HistoryQueryInput::default()
+    };
+    assert_eq!(world.find(&of_type("File")).len(), 1);
+    assert_eq!(world.find(&of_type("Fil")).len(), 0);
+}
+
+#[test]
+fn records_are_taken_once_and_gaps_are_noted() {
+    let mut world = World::new();
+    let [first, second, lost, third] = std::array::from_fn(|_| Uuid::now_v7());
+    let events: Vec<_> = (0..3).map(|_| request(Uuid::now_v7(), "executed", "rip")).collect();
+    assert_eq!(world.take(first, None, 1, &events), 3);
+    // Sent again, with one more.
+    let more = [events.clone(), vec![request(Uuid::now_v7(), "executed", "rip")]].concat();
+    assert_eq!(world.take(first, None, 1, &more), 1);
+    let gaps = |world: &World| {
+        let input =
+            HistoryQueryInput { kind: Some("gap".to_owned()), ..HistoryQueryInput::default() };
+        world
+            .find(&input)
+            .into_iter()
+            .map(|row| row.message.unwrap().raw().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(gaps(&world), [""; 0]);
+    // Two records of the segment are missing.
+    assert_eq!(world.take(first, None, 7, &events[..1]), 1);
+    assert_eq!(gaps(&world), ["2 records before this time are missing"]);
+    assert_eq!(world.take(second, Some(first), 1, &events[..1]), 1);
+    assert_eq!(gaps(&world).len(), 1);
+    // A whole segment is missing.
+    assert_eq!(world.take(third, Some(lost), 1, &events[..1]), 1);
+    assert_eq!(gaps(&world).len(), 2);
+    // An earlier segment changes nothing.
+    assert_eq!(world.take(second, Some(first), 2, &events), 0);
+    assert_eq!(world.index.revision().unwrap(), 6);
+}
+
+#[test]
+fn run_is_folded_when_it_ends_or_is_cut_off() {
+    let mut world = World::new();
+    let [segment, complete, cut] = std::array::from_fn(|_| Uuid::now_v7());
+    let end = json!({"status": "changed", "transaction_completed": true, "noop": false});
+    let events = [
+        start(complete),
+        resource(complete, "File[/etc/motd]", "success"),
+        HistoryEvent::Log {
+            run: complete,
+            log: map(json!({"level": "notice", "message": "done"})),
+        },
+        HistoryEvent::End { run: complete, report: map(end) },
+        start(cut),
+        resource(cut, "File[/etc/hosts]", "failure"),
+    ];
+    world.take(segment, None, 1, &events);
+    let (runs, more) = world.index.runs(&HistoryRunsInput::default(), None, 10).unwrap();
+    assert!(!more);
+    let found: Vec<_> =
+        runs.iter().map(|run| (run.status.raw(), run.changed, run.failed)).collect();
+    assert_eq!(found, [("running", 0, 0), ("changed", 1, 0)]);
+    let (row, folded) = world.index.report(NODE, Some(&complete.to_string())).unwrap().unwrap();
+    assert_eq!((row.who, row.release), (Some("rip".into()), Some("r42".into())));
+    assert_eq!(folded.report["logs"][0]["message"], "done");
+    assert_eq!(folded.report["resource_statuses"]["File[/etc/motd]"]["changed"], true);
+    // The run that goes on has the events so far.
+    let (_, folded) = world.index.report(NODE, None).unwrap().unwrap();
+    assert!(
+        !folded.is_complete && folded.report["resource_statuses"]["File[/etc/hosts]"].is_object()
+    );
+    let aborted = HistoryEvent::Aborted { run: cut, reason: "killed".to_owned() };
+    world.take(segment, None, 7, &[aborted, resource(cut, "File[/etc/late]", "success")]);
+    let (row, folded) = world.index.report(NODE, Some(&cut.to_string())).unwrap().unwrap();
+    assert_eq!((row.status.raw(), row.failed), ("aborted", 1));
+    assert_eq!(row.problem, Some("killed".into()));
+    assert!(folded.report["resource_statuses"]["File[/etc/late]"].is_null());
+    assert_eq!(folded.report["status"], "failed");
+    let failed = HistoryRunsInput { failed: Some(true), ..HistoryRunsInput::default() };
+    assert_eq!(world.index.runs(&failed, None, 10).unwrap().0.len(), 1);
+}
+
+#[test]
+fn pages_follow_each_other_and_old_rows_are_deleted() {
+    let mut world = World::new();
+    let events: Vec<_> = (0..25).map(|_| request(Uuid::now_v7(), "executed", "rip")).collect();
+    world.take(Uuid::now_v7(), None, 1, &events);
+    let (mut times, mut after) = (Vec::new(), None);
+    loop {
+        let input = HistoryQueryInput { after: after.clone(), ..HistoryQueryInput::default() };
+        let page = world.index.query(&input, None, 10).unwrap();
+        times.extend(page.rows.iter().map(|row| row.time));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<u64> = (1..=25).rev().map(|seq| NOW + seq).collect();
+    assert_eq!(times, expected);
+    assert_eq!(world.index.delete_before(NOW + 21).unwrap(), 20);
+    assert_eq!(world.find(&HistoryQueryInput::default()).len(), 5);
+    assert_eq!(world.index.oldest().unwrap(), Some(NOW + 21));
+}

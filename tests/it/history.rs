@@ -1,0 +1,280 @@
+//! The history of a fleet: what nodes report of requests and runs, and what `rpc history` answers.
+
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
+use std::fs;
+use std::time::Duration;
+
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::{Organisation, connect};
+use muster_tests::poll_until_ok;
+use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_wire::history::{HistoryBatch, HistoryEvent, HistoryRecord, compress_records};
+use muster_wire::identity::Identity;
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::stores::HISTORY_BUCKET;
+use muster_wire::token::{ServiceRight, UserCredentials};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+const NODE: &str = "web1.acme.net";
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Everything of the engine is in the daemon's directory.
+const NODE_OPTIONS: &str = "[plugins.puppetral]\ndeny_types = []\n[plugins.catalog]\nenabled = true\nstate_dir = \"../engine\"\npuppet_state = []\n";
+
+struct HistoryFleet {
+    organisation: Organisation,
+    server: NatsServer,
+    rpc: RpcCommand,
+    _history: Rpcd,
+}
+
+impl HistoryFleet {
+    /// A broker with its stores, a host that keeps the history, and the files of a node.
+    async fn start() -> (Self, DaemonHome) {
+        let mut organisation = Organisation::new(&["muster"]);
+        organisation.list_services(ServiceRight::History, &["history1"]);
+        let server = organisation.start_broker_with_stores().await;
+        let host = organisation.node("history1.acme.net");
+        let home = DaemonHome::new(&organisation, &host, &server.url(), "");
+        let service = organisation.service(ServiceRight::History, "history1");
+        let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
+        home.write("service.creds", &creds.to_text(), 0o600);
+        let index = home.path("index");
+        let options = format!(
+            "[plugins.history]\nenabled = true\ncredentials = \"../service.creds\"\ndirectory = \"{}\"\n",
+            index.display()
+        );
+        home.write("conf.d/history.toml", &options, 0o644);
+        let signer = organisation.node(NODE);
+        let node = DaemonHome::new(&organisation, &signer, &server.url(), NODE_OPTIONS);
+        let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
+        (Self { _history: home.start(), organisation, server, rpc }, node)
+    }
+
+    /// What `rpc history` prints with these arguments, once it has this many rows.
+    async fn await_rows(&self, arguments: &[&str], count: usize) -> Vec<Value> {
+        let arguments = [&["history"], arguments, &["-j"]].concat();
+        poll_until_ok("the history has the rows", TIMEOUT, async || {
+            let output = self.rpc.run(&arguments).await;
+            let found: Value =
+                serde_json::from_slice(&output.stdout).map_err(|_| describe_output(&output))?;
+            let rows = found["rows"].as_array().unwrap().clone();
+            if rows.len() == count { Ok(rows) } else { Err(found.to_string()) }
+        })
+        .await
+    }
+
+    /// Requests the content of a file from the node.
+    async fn set_file(&self, path: &str, content: &str) {
+        let content = format!("content={content}");
+        let words = ["do", "puppetral", "type=file", path, &content, "-I", NODE];
+        let output = self.rpc.run(&words).await;
+        assert!(output.status.success(), "{}", describe_output(&output));
+    }
+
+    /// Requests that the node applies a catalog; the request ends with the task.
+    fn begin_apply(&self, file: &str) -> tokio::task::JoinHandle<()> {
+        let words = ["do", "catalog", "apply", file, "-I", NODE, "--timeout", "60"];
+        let mut request = self.rpc.prepare_command(&words);
+        request.kill_on_drop(true);
+        tokio::spawn(async move {
+            let output = request.output().await.unwrap();
+            assert!(output.status.success(), "{}", describe_output(&output));
+        })
+    }
+
+    async fn await_node(&self) {
+        poll_until_ok("the node answers", TIMEOUT, async || {
+            let output = self.rpc.run(&["ping", "-I", NODE]).await;
+            if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_is_found_by_resource_user_request_and_words() {
+    let (fleet, home) = HistoryFleet::start().await;
+    let path = home.path("motd");
+    let _node = home.start();
+    fleet.await_node().await;
+    let name = format!("name={}", path.display());
+    fleet.set_file(&name, "one").await;
+    fleet.set_file(&name, "two").await;
+    let resource = format!("File[{}]", path.display());
+    let rows = fleet.await_rows(&["resource", &resource], 2).await;
+    let [last, first] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((&first["property"], &last["property"]), (&json!("ensure"), &json!("content")));
+    assert_eq!((&last["who"], &last["node"]), (&json!("rip"), &json!(NODE)));
+    assert_eq!((&last["agent"], &last["status"]), (&json!("puppetral"), &json!("success")));
+    assert!(last["before"].is_string() && last["before"] != last["after"], "{last}");
+    let request = last["request"].as_str().unwrap();
+    // The request and its change.
+    let of_request = fleet.await_rows(&["request", request], 2).await;
+    assert_eq!(of_request[0]["kind"], "request");
+    assert_eq!(of_request[0]["status"], "executed");
+    fleet.await_rows(&["who", "rip", "--changed", "--since", "yesterday"], 4).await;
+    fleet.await_rows(&["who", "anna"], 0).await;
+    fleet.await_rows(&["--text", "motd", "--kind", "change", "-I", NODE], 2).await;
+    fleet.await_rows(&["--text", "motd", "-I", "other"], 0).await;
+    fleet.await_rows(&["--until", "yesterday"], 0).await;
+    // A refusal.
+    let output =
+        fleet.rpc.run(&["do", "puppetral", "type=file", "name=relative", "-I", NODE]).await;
+    assert!(!output.status.success());
+    fleet.await_rows(&["--failed"], 1).await;
+}
+
+/// Writes a catalog that waits for the file `go`, between two messages and 20 more.
+fn write_waiting_catalog(home: &DaemonHome) -> String {
+    let go = home.path("go");
+    let wait = format!("until test -e '{}'; do sleep 0.02; done", go.display());
+    let wait = json!({"command": wait, "provider": "shell", "path": "/usr/bin:/bin", "timeout": 0});
+    let notify = |number: usize| json!({"type": "Notify", "title": format!("message {number}"), "tags": [], "exported": false});
+    let mut resources: Vec<Value> = (0..2).map(notify).collect();
+    resources.push(
+        json!({"type": "Exec", "title": "wait", "tags": [], "exported": false, "parameters": wait}),
+    );
+    resources.extend((2..22).map(notify));
+    let text = json!({
+        "name": NODE, "version": 1, "environment": "production", "catalog_format": 1,
+        "resources": resources, "edges": [], "classes": [],
+    });
+    let path = home.path("catalog.json");
+    fs::write(&path, text.to_string()).unwrap();
+    format!("file={}", path.display())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_is_shown_as_it_goes_and_delivered_when_the_broker_is_back() {
+    let (mut fleet, home) = HistoryFleet::start().await;
+    let file = write_waiting_catalog(&home);
+    let node = home.start();
+    fleet.await_node().await;
+    let request = fleet.begin_apply(&file);
+    // The events before the end of the run are there.
+    let started = poll_until_ok("the run is shown", TIMEOUT, async || {
+        let output = fleet.rpc.run(&["report", "show", NODE, "-j"]).await;
+        let shown: Value =
+            serde_json::from_slice(&output.stdout).map_err(|_| describe_output(&output))?;
+        let statuses = shown["report"]["resource_statuses"].as_object().map_or(0, Map::len);
+        if statuses == 2 { Ok(shown) } else { Err(shown.to_string()) }
+    })
+    .await;
+    assert_eq!(started["run"]["status"], "running", "{started}");
+    let run = started["run"]["run"].as_str().unwrap();
+    fleet.server.kill();
+    node.home().write("go", "", 0o644);
+    let summary = node.home().path("engine/last_run_report.json");
+    poll_until_ok("the run has ended", TIMEOUT, async || fs::metadata(&summary)).await;
+    fleet.server.revive().await;
+    let changes = fleet.await_rows(&["run", run, "--kind", "change"], 23).await;
+    let last = changes.first().unwrap()["resource"].as_str().unwrap();
+    assert_eq!(last, "Notify[message 21]");
+    fleet.await_rows(&["--kind", "gap"], 0).await;
+    let (shown, _) = fleet.rpc.run_json(&["report", "show", NODE, run]).await;
+    assert_eq!((&shown["run"]["status"], &shown["run"]["who"]), (&json!("changed"), &json!("rip")));
+    let own: Value = serde_json::from_slice(&fs::read(&summary).unwrap()).unwrap();
+    assert_eq!(shown["report"]["resource_statuses"], own["resource_statuses"]);
+    assert_eq!(
+        (&shown["report"]["metrics"], &shown["report"]["logs"]),
+        (&own["metrics"], &own["logs"])
+    );
+    request.abort();
+}
+
+/// A part of A12.10: the own engine, a few kills.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_of_a_killed_daemon_is_aborted_with_its_events() {
+    let (fleet, home) = HistoryFleet::start().await;
+    let file = write_waiting_catalog(&home);
+    let mut node = home.clone().start();
+    for kills in 1..=3 {
+        fleet.await_node().await;
+        let request = fleet.begin_apply(&file);
+        poll_until_ok("the run has begun", TIMEOUT, async || {
+            let (shown, _) = fleet.rpc.run_json(&["report", "list"]).await;
+            let runs = shown["runs"].as_array().map_or(0, Vec::len);
+            if runs == kills { Ok(()) } else { Err(shown.to_string()) }
+        })
+        .await;
+        node.kill_and_wait();
+        request.abort();
+        node = home.clone().start();
+        poll_until_ok("the run is aborted", TIMEOUT, async || {
+            let (shown, _) = fleet.rpc.run_json(&["report", "list", "--failed"]).await;
+            let aborted = shown["runs"].as_array().into_iter().flatten();
+            let aborted = aborted.filter(|run| run["status"] == "aborted").count();
+            if aborted == kills { Ok(()) } else { Err(shown.to_string()) }
+        })
+        .await;
+    }
+    fleet.await_rows(&["--kind", "gap"], 0).await;
+    fleet.await_rows(&["--kind", "run", "--failed"], 3).await;
+    // The commands of killed runs end.
+    home.write("go", "", 0o644);
+}
+
+/// A message of a history, as a node sends it.
+fn message(sender: &Signer, name: &Identity, segment: Uuid, first: u64) -> Vec<u8> {
+    let line = json!({"verdict": "executed", "caller": "mallory", "agent": "puppetral", "action": "do", "statuscode": 0});
+    let line: Map<String, Value> = line.as_object().unwrap().clone();
+    let event = HistoryEvent::Audit { refused: false, line };
+    let (records, _) =
+        compress_records(&[HistoryRecord { seq: first, time: muster_tests::now(), event }])
+            .unwrap();
+    let batch = HistoryBatch { sender: name.clone(), segment, previous: None, records };
+    sign_envelope(EnvelopeKind::History, &batch, sender).unwrap()
+}
+
+/// Only the node itself can write its history: forged, foreign and replayed messages are not taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_foreign_and_replayed_messages_are_refused() {
+    let (fleet, _home) = HistoryFleet::start().await;
+    let (node, other) = (fleet.organisation.node(NODE), fleet.organisation.node("db1.acme.net"));
+    let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
+    let bucket = administrator.bucket(HISTORY_BUCKET.name);
+    let segment = Uuid::now_v7();
+    let genuine = message(&node, node.identity(), segment, 1);
+    let mut altered = genuine.clone();
+    let last = altered.len() - 10;
+    altered[last] ^= 1;
+    // Whoever can write to the bucket of the broker, such as its administrator.
+    let attempts = [
+        (NODE, altered),
+        // Of another node, under this one's name and in it.
+        (NODE, message(&other, other.identity(), Uuid::now_v7(), 1)),
+        (NODE, message(&other, node.identity(), Uuid::now_v7(), 1)),
+        ("db1.acme.net", genuine.clone()),
+        // A caller is no node.
+        (
+            NODE,
+            message(
+                &fleet.organisation.caller("rip"),
+                &Identity::parse("rip").unwrap(),
+                Uuid::now_v7(),
+                1,
+            ),
+        ),
+        (NODE, b"{}".to_vec()),
+        (NODE, genuine.clone()),
+        (NODE, genuine),
+    ];
+    for (key, bytes) in attempts {
+        bucket.put(key, bytes.into()).await.unwrap();
+    }
+    fleet.await_rows(&["who", "mallory"], 1).await;
+    // An earlier segment comes too late.
+    let late = message(&node, node.identity(), Uuid::now_v7(), 1);
+    bucket.put(NODE, late.into()).await.unwrap();
+    let rows = fleet.await_rows(&["who", "mallory"], 2).await;
+    assert_eq!(rows.len(), 2);
+    // A node cannot write under another name, and reads nothing.
+    let stolen = connect(&fleet.server, &other).await;
+    let bucket = stolen.bucket(HISTORY_BUCKET.name);
+    assert!(bucket.put_once(NODE, "x".into()).await.is_err());
+    assert!(bucket.get_once(NODE).await.is_err());
+}
