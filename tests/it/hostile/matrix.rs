@@ -116,15 +116,14 @@ async fn broker_permits_exactly_the_template_of_each_role() {
     assert_nothing_created(&fixture).await;
 }
 
-/// The requests that a service of each right answers, and a key that it writes.
+/// The requests that a service of each right answers, and a key that it writes; a history writes none, and the key is a node's.
 fn served_by(right: ServiceRight) -> (String, &'static str) {
     let key = match right {
         ServiceRight::Directory => "$KV.FORGOTTEN.web1.example.net",
         ServiceRight::Schedule => "$KV.SCHEDULES.x",
         ServiceRight::Provision => "$KV.PROVISION.leader",
         ServiceRight::Compile => "$KV.COMPILES.want.web1.example.net",
-        // It writes nothing: even its own key of the bucket is a node's.
-        ServiceRight::History => "$KV.HISTORY.web1.example.net",
+        ServiceRight::History => "$KV.HISTORY.other.example.net",
     };
     (format!("muster.{right}.*.any"), key)
 }
@@ -150,7 +149,8 @@ async fn service_key_is_refused_as_every_other_service() {
             let subscribe = ("subscribe", is_allowed);
             check_refusal(attacker, &requests, subscribe, &mut client, &mut wrong).await;
             client.publish(key, "", "", "{}").await;
-            check_refusal(attacker, key, ("publish", is_allowed), &mut client, &mut wrong).await;
+            let publish = ("publish", is_allowed && right != ServiceRight::History);
+            check_refusal(attacker, key, publish, &mut client, &mut wrong).await;
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
