@@ -160,7 +160,7 @@ pub struct HistoryRow {
     pub before: Option<NodeText>,
     /// The value after.
     pub after: Option<NodeText>,
-    /// The message, or the reason; the inputs of a request, as JSON.
+    /// The message; of a request its inputs, the reason why it was not run, and the rule that denied it.
     pub message: Option<NodeText>,
 }
 

@@ -266,6 +266,19 @@ fn take_resource(
     Ok(())
 }
 
+/// Inputs as they are written in a command: `type=file name=/etc/motd`.
+fn describe_inputs(inputs: &Map<String, Value>) -> String {
+    let input = |(name, value): (&String, &Value)| {
+        let length = value.get("sha256").and(value.get("bytes")).and_then(Value::as_u64);
+        match length {
+            // A long value is recorded as its size and hash.
+            Some(bytes) => format!("{name}=({bytes} bytes)"),
+            None => format!("{name}={}", value_text(value).unwrap_or_default()),
+        }
+    };
+    inputs.iter().map(input).collect::<Vec<_>>().join(" ")
+}
+
 /// A value as text; a list or a map as JSON.
 fn value_text(value: &Value) -> Option<String> {
     let mut text = match value {
@@ -392,12 +405,13 @@ impl<'a> Row<'a> {
         let text = |name: &str| line.get(name).and_then(Value::as_str).map(str::to_owned);
         let verdict = line.get("verdict").and_then(Value::as_str)?;
         let code = line.get("statuscode").and_then(Value::as_u64);
-        let inputs = line.get("data").filter(|data| data.is_object()).map(Value::to_string);
-        let claimed = || text("claimed");
-        let message = match (text("reason"), inputs) {
-            (Some(reason), Some(inputs)) => Some(format!("{reason} {inputs}")),
-            (reason, inputs) => reason.or(inputs).or_else(claimed),
-        };
+        let inputs = line.get("data").and_then(Value::as_object).map(describe_inputs);
+        let reason = text("reason").filter(|reason| reason != verdict);
+        // The rule says why a request was denied.
+        let rule = text("rule").filter(|_| verdict == "denied");
+        let parts: Vec<String> =
+            [inputs, reason, rule, text("claimed")].into_iter().flatten().collect();
+        let message = (!parts.is_empty()).then(|| parts.join("; "));
         Some(Self {
             status: verdict,
             changed: verdict == "executed" && code == Some(0),

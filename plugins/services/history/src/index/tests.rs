@@ -65,7 +65,7 @@ fn map(value: Value) -> Map<String, Value> {
 fn request(id: Uuid, verdict: &str, who: &str) -> HistoryEvent {
     let line = json!({
         "verdict": verdict, "request": id, "caller": who, "agent": "puppetral", "action": "do",
-        "statuscode": 0, "data": {"type": "file", "name": "/etc/motd"},
+        "statuscode": 0, "data": {"type": "file", "name": "/etc/motd", "content": {"bytes": 6, "sha256": "87298c"}},
     });
     HistoryEvent::Audit { refused: false, line: map(line) }
 }
@@ -115,6 +115,8 @@ fn change_of_a_request_names_its_sender() {
     let all = world.find(&HistoryQueryInput::default());
     let found: Vec<_> = all.iter().map(|row| (row.kind.raw(), row.status.raw())).collect();
     assert_eq!(found, [("request", "executed"), ("change", "success")]);
+    let inputs = "content=(6 bytes) name=/etc/motd type=file";
+    assert_eq!(all[0].message, Some(inputs.into()));
     for (text, count) in [("motd", 2), ("bb \"", 1), ("nothing", 0), ("rip motd", 2)] {
         let input =
             HistoryQueryInput { text: Some(text.to_owned()), ..HistoryQueryInput::default() };
