@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
@@ -18,6 +19,8 @@ use muster_wire::token::{ServiceRight, UserCredentials};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::packages::walk;
+
 const NODE: &str = "web1.acme.net";
 const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -28,7 +31,7 @@ struct HistoryFleet {
     organisation: Organisation,
     server: NatsServer,
     rpc: RpcCommand,
-    _history: Rpcd,
+    history: Rpcd,
 }
 
 impl HistoryFleet {
@@ -51,7 +54,7 @@ impl HistoryFleet {
         let signer = organisation.node(NODE);
         let node = DaemonHome::new(&organisation, &signer, &server.url(), NODE_OPTIONS);
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-        (Self { _history: home.start(), organisation, server, rpc }, node)
+        (Self { history: home.start(), organisation, server, rpc }, node)
     }
 
     /// What `rpc history` prints with these arguments, once it has this many rows.
@@ -139,6 +142,21 @@ fn write_waiting_catalog(home: &DaemonHome) -> String {
         json!({"type": "Exec", "title": "wait", "tags": [], "exported": false, "parameters": wait}),
     );
     resources.extend((2..22).map(notify));
+    write_catalog(home, &resources)
+}
+
+/// A catalog with a file whose content is a secret.
+fn write_secret_catalog(home: &DaemonHome, path: &Path) -> String {
+    let parameters = json!({"content": "verysecret", "mode": "0600"});
+    let file = json!({
+        "type": "File", "title": path, "tags": [], "exported": false,
+        "parameters": parameters, "sensitive_parameters": ["content"],
+    });
+    write_catalog(home, &[file])
+}
+
+/// Writes a catalog of these resources; returns the input that names it.
+fn write_catalog(home: &DaemonHome, resources: &[Value]) -> String {
     let text = json!({
         "name": NODE, "version": 1, "environment": "production", "catalog_format": 1,
         "resources": resources, "edges": [], "classes": [],
@@ -218,6 +236,62 @@ async fn run_of_a_killed_daemon_is_aborted_with_its_events() {
     home.write("go", "", 0o644);
 }
 
+/// A password is neither in the journal of the node nor in the broker nor in the index.
+#[tokio::test(flavor = "multi_thread")]
+async fn password_is_in_no_file_of_the_history() {
+    let (fleet, home) = HistoryFleet::start().await;
+    let _node = home.clone().start();
+    fleet.await_node().await;
+    // The daemon works on this machine's own files, so the user is not created.
+    let user = ["type=user", "name=history-test", "password=$6$verysecret", "noop=true"];
+    let words = [&["do", "puppetral", "-I", NODE], user.as_slice()].concat();
+    let output = fleet.rpc.run(&words).await;
+    assert!(output.status.success(), "{}", describe_output(&output));
+    fleet.await_rows(&["resource", "User[history-test]"], 1).await;
+    let path = home.path("token");
+    let file = write_secret_catalog(&home, &path);
+    fleet.begin_apply(&file).await.unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "verysecret");
+    fleet.await_rows(&["resource", &format!("File[{}]", path.display())], 1).await;
+    let directories = [
+        home.path("state/history"),
+        fleet.history.home().path("index"),
+        fleet.server.streams_path(),
+    ];
+    let mut files = 0;
+    for directory in directories {
+        for entry in walk(&directory) {
+            files += 1;
+            let text = fs::read(&entry).unwrap();
+            let is_in = text.windows(10).any(|part| part == b"verysecret");
+            assert!(!is_in, "{}", entry.display());
+        }
+    }
+    assert!(files > 4, "{files}");
+}
+
+/// The bucket is lost with its revisions, and created again: what nodes report from then on is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn bucket_that_was_created_again_is_read_from_its_beginning() {
+    let (mut fleet, home) = HistoryFleet::start().await;
+    let _node = home.clone().start();
+    fleet.await_node().await;
+    let path = home.path("motd");
+    let resource = format!("File[{}]", path.display());
+    let name = format!("name={}", path.display());
+    for number in 1..=3 {
+        fleet.set_file(&name, &number.to_string()).await;
+    }
+    fleet.await_rows(&["resource", &resource], 3).await;
+    fleet.server.kill();
+    fleet.server.remove_streams();
+    fleet.server.revive().await;
+    fleet.organisation.declare_stores(&fleet.server, 1).await;
+    fleet.await_node().await;
+    fleet.set_file(&name, "4").await;
+    fleet.await_rows(&["resource", &resource], 4).await;
+}
+
 /// A message of a history, as a node sends it.
 fn message(sender: &Signer, name: &Identity, segment: Uuid, first: u64) -> Vec<u8> {
     let line = json!({"verdict": "executed", "caller": "mallory", "agent": "puppetral", "action": "do", "statuscode": 0});
@@ -242,7 +316,7 @@ async fn forged_foreign_and_replayed_messages_are_refused() {
     let mut altered = genuine.clone();
     let last = altered.len() - 10;
     altered[last] ^= 1;
-    // Whoever can write to the bucket of the broker, such as its administrator.
+    // Written by the administrator of the broker, who may write every key.
     let attempts = [
         (NODE, altered),
         // Of another node, under this one's name and in it.

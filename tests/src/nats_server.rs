@@ -102,22 +102,27 @@ impl NatsServer {
         .await;
     }
 
+    /// The directory of the streams.
+    pub fn streams_path(&self) -> PathBuf {
+        self.directory.path().join("jetstream")
+    }
+
     /// Removes the streams of a killed server, as the loss of its disk does.
     pub fn remove_streams(&self) {
-        std::fs::remove_dir_all(self.directory.path().join("jetstream")).unwrap();
+        std::fs::remove_dir_all(self.streams_path()).unwrap();
     }
 
     /// Copies the streams of a killed server.
     pub fn copy_streams(&self) -> TempDir {
         let copy = TempDir::new().unwrap();
-        copy_directory(&self.directory.path().join("jetstream"), copy.path());
+        copy_directory(&self.streams_path(), copy.path());
         copy
     }
 
     /// Replaces the streams of a killed server with an earlier copy: everything that was stored since then is lost.
     pub fn restore_streams(&self, copy: &TempDir) {
         self.remove_streams();
-        copy_directory(copy.path(), &self.directory.path().join("jetstream"));
+        copy_directory(copy.path(), &self.streams_path());
     }
 
     /// Starts a killed server again on the same port with the same state.

@@ -224,3 +224,6 @@ pub fn compress_records(records: &[HistoryRecord]) -> Result<(String, usize), Co
 pub fn decompress_records(text: &str) -> Result<Vec<HistoryRecord>, CompressedJsonError> {
     decompress_json(text, MAX_HISTORY_BATCH_BYTES)
 }
+
+#[cfg(test)]
+mod tests;

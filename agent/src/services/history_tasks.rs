@@ -1,8 +1,9 @@
 //! Delivers the journal of what happened on the node to the fleet's history: at once while the broker is there, the rest in order when it is back.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use muster_api::LogThrottle;
 use muster_api::base::error_chain;
 use muster_bus::{BucketError, Bus};
 use muster_node::core::DaemonCore;
@@ -19,6 +20,10 @@ use tokio::time::{sleep, timeout};
 /// Pause after an error; doubled up to the longest one.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
+/// Without a record for this time, the position is stored.
+const IDLE_DELAY: Duration = Duration::from_secs(1);
+/// Shortest time between two warnings.
+const WARNING_INTERVAL: Duration = Duration::from_hours(1);
 /// How often it is read from the account token whether the fleet has a history.
 const TRUST_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -42,7 +47,7 @@ pub(crate) fn has_history(trust: &NodeTrust) -> bool {
 
 /// Delivers what is recorded, for the daemon's lifetime.
 pub(crate) async fn deliver_history(core: Arc<DaemonCore>, bus: Bus) {
-    let mut delay = RETRY_DELAY;
+    let (mut delay, failures) = (RETRY_DELAY, LogThrottle::new(WARNING_INTERVAL));
     loop {
         let journal = &core.journals.history;
         journal.set_wanted(has_history(&core.trust));
@@ -54,17 +59,38 @@ pub(crate) async fn deliver_history(core: Arc<DaemonCore>, bus: Bus) {
         match deliver_pending(&core, &bus).await {
             Ok(()) => {
                 delay = RETRY_DELAY;
-                // Timeouts only read the token again.
-                let _ = timeout(TRUST_INTERVAL, journal.changed()).await;
+                wait_changed(&core).await;
             }
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::debug!(error, "cannot deliver the history of the node; trying again");
+                // An election of the broker takes some seconds.
+                if delay == MAX_RETRY_DELAY && failures.admit(Instant::now()).is_some() {
+                    tracing::warn!(
+                        error,
+                        "cannot deliver the history of the node; it stays on the disk"
+                    );
+                } else {
+                    tracing::debug!(error, "cannot deliver the history of the node; trying again");
+                }
                 sleep(delay).await;
                 delay = (delay * 2).min(MAX_RETRY_DELAY);
             }
         }
     }
+}
+
+/// Waits for a record. How far was delivered is stored when there is none for a moment, because each store is a synced write.
+async fn wait_changed(core: &Arc<DaemonCore>) {
+    let journal = &core.journals.history;
+    if timeout(IDLE_DELAY, journal.changed()).await.is_ok() {
+        return;
+    }
+    let own = Arc::clone(core);
+    if let Err(error) = blocking(move || own.journals.history.store_position()).await {
+        tracing::warn!(%error, "cannot store how far the history was delivered; the rest is delivered again");
+    }
+    // Timeouts only read the token again.
+    let _ = timeout(TRUST_INTERVAL, journal.changed()).await;
 }
 
 /// Delivers everything that waits. A message whose storage is not confirmed is sent again; the history knows the numbers.
@@ -81,8 +107,7 @@ async fn deliver_pending(core: &Arc<DaemonCore>, bus: &Bus) -> Result<(), Delive
         };
         let bytes = sign_envelope(EnvelopeKind::History, &batch, signer)?;
         bucket.put(signer.identity().as_str(), bytes.into()).await?;
-        let own = Arc::clone(core);
-        blocking(move || own.journals.history.confirm(&pending, count)).await?;
+        core.journals.history.confirm(&pending, count);
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The agent `history`: the service that answers what happened in the fleet.
 
+use std::str::FromStr;
+
 use muster_base::NodeText;
 use muster_ddl::{Action, ActionList, ActionProperties, AgentContract};
 use schemars::JsonSchema;
@@ -54,10 +56,9 @@ pub struct HistoryQueryInput {
     /// What happened before this time, in milliseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
-    /// Only `request`, `change`, `run` or `gap`.
-    #[schemars(length(max = 16))]
+    /// Only rows of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<HistoryKind>,
     /// Of this user.
     #[schemars(length(max = 253))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +91,7 @@ pub struct HistoryQueryInput {
     #[schemars(title = "Type", length(max = 128))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_type: Option<String>,
-    /// Only what changed something.
+    /// Only changes, runs that changed something, and requests that may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<bool>,
     /// Only what failed, or was refused.
@@ -107,6 +108,48 @@ pub struct HistoryQueryInput {
     #[schemars(length(max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+}
+
+/// The kinds of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HistoryKind {
+    /// A decision about a request.
+    Request,
+    /// A change of one resource.
+    Change,
+    /// The end of a run.
+    Run,
+    /// Records that are missing.
+    Gap,
+}
+
+impl HistoryKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Request, Self::Change, Self::Run, Self::Gap];
+
+    /// The name of the kind, as in a row.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Change => "change",
+            Self::Run => "run",
+            Self::Gap => "gap",
+        }
+    }
+}
+
+/// The text is not a kind of rows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a kind; use request, change, run or gap")]
+pub struct UnknownHistoryKind(String);
+
+impl FromStr for HistoryKind {
+    type Err = UnknownHistoryKind;
+    fn from_str(text: &str) -> Result<Self, UnknownHistoryKind> {
+        let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        found.ok_or_else(|| UnknownHistoryKind(text.to_owned()))
+    }
 }
 
 /// Outputs of `query`.

@@ -1,7 +1,8 @@
 //! The journal of what happened on the node, for the fleet's history: records stay on disk until the broker has them.
 //!
-//! A segment is a file of JSON lines: a header, then records numbered from 1. A new one begins with each daemon and after a megabyte. If the disk is full, the
-//! numbers go on without the records, so that the loss shows. Old segments are removed beyond a bound, which shows too: each names the one before.
+//! A segment is a file of JSON lines: a header, then records numbered from 1. A new one begins with each daemon and after a megabyte. Records that could not
+//! be written have numbers too, in the segment or at the beginning of the next one, so that the loss shows. Old segments are removed beyond a bound, which shows
+//! because each names the one before.
 
 mod read;
 
@@ -54,6 +55,8 @@ struct JournalState {
     /// The newest segment of this node.
     newest: Option<Uuid>,
     open_runs: BTreeSet<Uuid>,
+    /// Records that could not be written since the last one that was.
+    lost: u64,
     /// How far the broker has the oldest segment.
     delivered: read::DeliveredPosition,
 }
@@ -117,8 +120,13 @@ impl HistoryJournal {
         let event = event.shortened();
         let mut state = lock_mutex(&self.state);
         state.note_run(&event, directory);
-        if let Err(error) = state.write(directory, event) {
-            tracing::error!(%error, directory = %directory.display(), "cannot record what happened for the history");
+        match state.write(directory, event) {
+            Ok(()) => state.lost = 0,
+            Err(error) => {
+                state.lost += 1;
+                let (directory, lost) = (directory.display(), state.lost);
+                tracing::error!(%error, %directory, lost, "cannot record what happened for the history");
+            }
         }
         drop(state);
         self.changed.notify_one();
@@ -141,10 +149,8 @@ impl JournalState {
         };
         if is_changed {
             let stored = serde_json::to_vec(&self.open_runs).map_err(io::Error::other);
-            let stored = stored.and_then(|text| {
-                replace_file(&directory.join(OPEN_RUNS_FILE), &text, FILE_MODE)
-                    .map_err(io::Error::other)
-            });
+            let stored = stored
+                .and_then(|text| replace_file(&directory.join(OPEN_RUNS_FILE), &text, FILE_MODE));
             if let Err(error) = stored {
                 tracing::warn!(%error, "cannot store which runs have begun");
             }
@@ -157,7 +163,6 @@ impl JournalState {
         }
         let Some(current) = &mut self.current else { return Ok(()) };
         let record = HistoryRecord { seq: current.next_seq, time: unix_millis_now(), event };
-        // A record that cannot be written has a number all the same.
         current.next_seq += 1;
         let mut line = if current.is_torn { vec![b'\n'] } else { Vec::new() };
         serde_json::to_writer(&mut line, &record)?;
@@ -181,8 +186,8 @@ impl JournalState {
             return Err(error);
         }
         self.newest = Some(header.segment);
-        self.current =
-            Some(OpenSegment { id: header.segment, file, next_seq: 1, bytes: 0, is_torn: false });
+        let (id, next_seq) = (header.segment, self.lost + 1);
+        self.current = Some(OpenSegment { id, file, next_seq, bytes: 0, is_torn: false });
         let segments = list_segments(directory)?;
         for surplus in segments.iter().take(segments.len().saturating_sub(MAX_SEGMENTS)) {
             tracing::warn!(segment = %surplus, "the history was not delivered for too long; its oldest records are removed");

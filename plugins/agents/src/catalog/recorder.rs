@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use muster_api::NodeHandle;
+use muster_api::base::error_chain;
+use muster_contract::write_values;
 use muster_engine::report::{RunEvent, RunReport};
+use muster_engine::run::CatalogRunError;
 use muster_wire::history::{HistoryEvent, RunCause};
-use serde::Serialize;
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 /// Values of a report that have events of their own.
@@ -31,10 +32,12 @@ impl RunRecorder {
         let event = match event {
             RunEvent::Start(start) => {
                 self.has_begun = true;
-                HistoryEvent::Start { run, cause: self.cause.clone(), report: to_map(start) }
+                HistoryEvent::Start { run, cause: self.cause.clone(), report: write_values(start) }
             }
-            RunEvent::Log(log) => HistoryEvent::Log { run, log: to_map(log) },
-            RunEvent::Resource(status) => HistoryEvent::Resource { run, status: to_map(status) },
+            RunEvent::Log(log) => HistoryEvent::Log { run, log: write_values(log) },
+            RunEvent::Resource(status) => {
+                HistoryEvent::Resource { run, status: write_values(status) }
+            }
             // The report has what it says, and the counters.
             RunEvent::End(_) => return,
         };
@@ -42,25 +45,18 @@ impl RunRecorder {
     }
 
     /// Ends the record. A run that has not begun has none.
-    pub(crate) fn finish<E: std::fmt::Display>(self, ended: Result<&RunReport, &E>) {
+    pub(crate) fn finish(self, ended: Result<&RunReport, &CatalogRunError>) {
         if !self.has_begun {
             return;
         }
         let run = self.run;
         self.node.record_history(match ended {
             Ok(report) => {
-                let mut report = to_map(report);
+                let mut report = write_values(report);
                 report.retain(|name, _| !SEPARATE_VALUES.contains(&name.as_str()));
                 HistoryEvent::End { run, report }
             }
-            Err(error) => HistoryEvent::Aborted { run, reason: error.to_string() },
+            Err(error) => HistoryEvent::Aborted { run, reason: error_chain(error) },
         });
-    }
-}
-
-fn to_map(value: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(map)) => map,
-        Ok(_) | Err(_) => Map::new(),
     }
 }

@@ -4,9 +4,10 @@ use std::time::SystemTime;
 
 use muster_api::{ActionError, CallContext};
 use muster_contract::puppetral::{PropertyChangeRow, PuppetralDoOutput};
+use muster_contract::write_values;
 use muster_engine::apply::ApplyOutcome;
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
-use muster_engine::report::format_timestamp;
+use muster_engine::report::{ResourceEvent, ResourceStatus, format_timestamp};
 use muster_engine::undo::RestoreConflict;
 use muster_wire::history::HistoryEvent;
 use serde::Serialize;
@@ -67,30 +68,27 @@ pub(crate) fn build_report(change: ChangeOutcome) -> Result<PuppetralDoOutput, A
     Err(failed.with_output(&output))
 }
 
-/// Records in the fleet's history what a request changed, with the names of Puppet's report.
+/// Records in the fleet's history what a request changed, as a run would.
 pub(crate) fn record_changes(cx: &CallContext, outcome: &ApplyOutcome) {
-    let time = format_timestamp(SystemTime::now());
     for change in outcome.events.iter().take(MAX_EVENTS) {
-        let has_failed = change.status == ChangeEventStatus::Failure;
-        let status = json!({
-            "resource": change.resource,
-            "time": time,
-            "failed": has_failed,
-            "changed": change.status == ChangeEventStatus::Success,
-            "out_of_sync": true,
-            "skipped": false,
-            "events": [{
-                "property": change.property,
-                "previous_value": change.previous_value,
-                "desired_value": change.desired_value,
-                "status": status_name(change.status),
-                "message": change.message,
-                "time": time,
-            }],
-        });
-        if let Value::Object(status) = status {
-            cx.node.record_history(HistoryEvent::Resource { run: cx.request, status });
-        }
+        let mut status =
+            ResourceStatus { resource: change.resource.clone(), ..ResourceStatus::default() };
+        let event = ResourceEvent {
+            audited: false,
+            property: Some(change.property.clone()),
+            previous_value: json!(change.previous_value),
+            desired_value: json!(change.desired_value),
+            historical_value: Value::Null,
+            message: change.message.clone(),
+            name: format!("{}_changed", change.property),
+            status: status_name(change.status),
+            time: format_timestamp(SystemTime::now()),
+            redacted: None,
+            corrective_change: false,
+        };
+        status.add_event(event);
+        let status = write_values(&status);
+        cx.node.record_history(HistoryEvent::Resource { run: cx.request, status });
     }
 }
 

@@ -45,6 +45,7 @@ pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};
 pub use query::{FoundNodes, QueryError, find_nodes};
 pub use record_opener::DirectoryContext;
+pub use selection::not_ready;
 pub use service::DirectoryService;
 pub use state::DirectoryHandle;
 pub use value_path::ValuePath;

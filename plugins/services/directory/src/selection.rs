@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_api::ActionError;
+use muster_api::base::error_chain;
 use muster_contract::directory::{
     DirectoryFreshness, DirectoryNodeDocument, DirectoryNodeRow, DirectoryQueryInput,
     DirectoryShowOutput, MAX_PAGE_NODES,
@@ -17,7 +18,7 @@ use crate::liveness::Presence;
 use crate::node_table::StoredNode;
 use crate::page::NodePage;
 use crate::query::{FoundNodes, find_nodes};
-use crate::state::DirectoryState;
+use crate::state::{DirectoryHandle, DirectoryState};
 use crate::value_path::ValuePath;
 
 /// Nodes that were not seen for this time are left out unless they are requested.
@@ -170,6 +171,22 @@ impl DirectoryState {
         }
         Some(output)
     }
+}
+
+impl DirectoryHandle {
+    /// The names of the nodes that match a filter in JSON, the input of an action; all without one.
+    pub fn select_names(&self, filter: Option<&str>) -> Result<Vec<Identity>, ActionError> {
+        let found = self.select_nodes(&parse_filter(filter)?, &[]);
+        let found = found.map_err(|error| ActionError::invalid_input(error_chain(&error)))?;
+        Ok(found.ok_or_else(not_ready)?.into_iter().map(|node| node.identity).collect())
+    }
+}
+
+/// The answer of a service whose index of nodes is not complete yet.
+pub fn not_ready() -> ActionError {
+    ActionError::failed(
+        "the service has just started and has not read the records of all nodes yet; try again in some seconds",
+    )
 }
 
 pub(crate) fn parse_filter(text: Option<&str>) -> Result<NodeFilter, ActionError> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use muster_api::base::error_chain;
 use muster_api::{ActionError, Agent, AgentError};
 use muster_contract::history::{
     DEFAULT_HISTORY_ROWS, HistoryAgent, HistoryQuery, HistoryQueryInput, HistoryQueryOutput,
@@ -10,11 +9,10 @@ use muster_contract::history::{
     HistoryRunsOutput,
 };
 use muster_directory::DirectoryHandle;
-use muster_filter::NodeFilter;
 use muster_wire::compressed::compress_json;
 use muster_wire::identity::Identity;
 
-use crate::index::{HistoryIndex, IndexError, RowKind};
+use crate::index::{HistoryIndex, IndexError};
 use crate::service::HistoryProgress;
 
 /// What answers need.
@@ -36,10 +34,6 @@ pub fn build_agent(actions: &HistoryActions) -> Result<Agent, AgentError> {
 
 impl HistoryActions {
     fn query(&self, input: &HistoryQueryInput) -> Result<HistoryQueryOutput, ActionError> {
-        if let Some(kind) = input.kind.as_deref().filter(|kind| RowKind::parse(kind).is_none()) {
-            let text = format!("kind: `{kind}` is not one of request, change, run, gap");
-            return Err(ActionError::invalid_input(text));
-        }
         let nodes = self.select_nodes(input.filter.as_deref())?;
         let limit = input.limit.unwrap_or(DEFAULT_HISTORY_ROWS);
         let page = self.index.query(input, nodes.as_deref(), limit).map_err(failed)?;
@@ -73,15 +67,7 @@ impl HistoryActions {
 
     /// The nodes that match now; `None` without a filter: then nodes that are gone have a history, too.
     fn select_nodes(&self, filter: Option<&str>) -> Result<Option<Vec<Identity>>, ActionError> {
-        let Some(text) = filter else { return Ok(None) };
-        let filter: NodeFilter = serde_json::from_str(text)
-            .map_err(|error| ActionError::invalid_input(format!("filter: {error}")))?;
-        let found = self.directory.select_nodes(&filter, &[]);
-        let found = found.map_err(|error| ActionError::invalid_input(error_chain(&error)))?;
-        let found = found.ok_or_else(|| {
-            ActionError::failed("the history has just started and has not read the records of all nodes yet; try again in some seconds")
-        })?;
-        Ok(Some(found.into_iter().map(|node| node.identity).collect()))
+        filter.map(|filter| self.directory.select_names(Some(filter))).transpose()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant as StdInstant};
 
+use muster_api::LogThrottle;
 use muster_api::base::error_chain;
 use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus};
 use muster_directory::DirectoryContext;
@@ -13,7 +14,7 @@ use muster_wire::sign::open_history;
 use muster_wire::stores::HISTORY_BUCKET;
 use muster_wire::token::TokenCache;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::index::{HistoryIndex, IndexError, IngestedMessage, OpenedBatch};
@@ -22,6 +23,10 @@ use crate::index::{HistoryIndex, IndexError, IngestedMessage, OpenedBatch};
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Messages that are stored together.
 const SHARE_MESSAGES: usize = 256;
+/// Shortest time between two log lines about refused messages.
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it is checked whether the bucket was created again.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often old rows are deleted.
 const DELETE_INTERVAL: Duration = Duration::from_hours(6);
 
@@ -34,6 +39,8 @@ pub struct HistoryService {
     tokens: TokenCache,
     keep: Duration,
     progress: Arc<HistoryProgress>,
+    /// A node can send invalid messages without limit.
+    refusals: LogThrottle,
 }
 
 /// How far the index lags.
@@ -76,7 +83,8 @@ impl HistoryService {
     ) -> Self {
         let bucket = bus.bucket(HISTORY_BUCKET.name);
         let (tokens, progress) = (TokenCache::default(), Arc::default());
-        Self { bus, bucket, index, source, tokens, keep, progress }
+        let refusals = LogThrottle::new(REFUSAL_INTERVAL);
+        Self { bus, bucket, index, source, tokens, keep, progress, refusals }
     }
 
     /// How far the index lags, for answers.
@@ -110,27 +118,30 @@ impl HistoryService {
         let index = Arc::clone(&self.index);
         let revision = spawn_blocking(move || index.revision()).await??;
         let mut watch = self.bucket.retry_until_dropped().watch_after(revision).await?;
-        if watch.complete_revision() < revision {
-            self.forget_revision().await?;
-            return Ok(());
-        }
+        let mut check = interval(CHECK_INTERVAL);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let Some(first) = watch.next().await? else { return Ok(()) };
+            let first = tokio::select! {
+                first = watch.next() => first?,
+                // Messages of a bucket that was created again have revisions that were read before, and are not returned.
+                _ = check.tick() => {
+                    if watch.has_stale_revisions() {
+                        return self.begin_again().await;
+                    }
+                    continue;
+                }
+            };
+            let Some(first) = first else { return Ok(()) };
             let (messages, waiting) = self.open_share(&first, &mut watch);
             self.progress.behind.store(waiting, Ordering::Relaxed);
             let index = Arc::clone(&self.index);
             spawn_blocking(move || index.ingest(&messages)).await??;
-            if watch.has_stale_revisions() {
-                tracing::warn!(
-                    "the bucket of the history was created again; it is read from its beginning"
-                );
-                self.forget_revision().await?;
-                return Ok(());
-            }
         }
     }
 
-    async fn forget_revision(&self) -> Result<(), FollowError> {
+    /// Reads the bucket from its beginning next.
+    async fn begin_again(&self) -> Result<(), FollowError> {
+        tracing::warn!("the bucket of the history was created again; reading all of it");
         let index = Arc::clone(&self.index);
         Ok(spawn_blocking(move || index.forget_revision()).await??)
     }
@@ -152,8 +163,10 @@ impl HistoryService {
 
     fn open_message(&self, entry: &BucketEntry) -> IngestedMessage {
         let batch = self.open_batch(entry);
-        if let Err(problem) = &batch {
-            tracing::warn!(node = entry.key, problem, "refused a message of the history");
+        if let Err(problem) = &batch
+            && let Some(more) = self.refusals.admit(StdInstant::now())
+        {
+            tracing::warn!(node = entry.key, problem, more, "refused a message of the history");
         }
         IngestedMessage {
             revision: entry.revision,

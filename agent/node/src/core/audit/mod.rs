@@ -7,6 +7,7 @@
 //! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_wire::audit`] defines the chain and its verification.
 
 mod files;
+mod history_tap;
 mod log;
 mod loss;
 mod options;
@@ -21,7 +22,8 @@ use std::time::Duration;
 
 use muster_wire::audit::AuditAnchor;
 
-pub use options::{AuditOptions, HistoryTap};
+pub use history_tap::HistoryTap;
+pub use options::AuditOptions;
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass, ScheduleRecord};
 use stream::AuditStream;
 use writer::LogOperation;

@@ -1,15 +1,12 @@
 //! The options of an audit log.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use muster_wire::history::HistoryEvent;
 use muster_wire::sign::Signer;
-use serde_json::{Map, Value};
 
+use super::history_tap::HistoryTap;
 use super::record::RecordClass;
 use crate::config::AuditConfig;
-use crate::core::history::HistoryJournal;
 
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
@@ -25,30 +22,6 @@ pub struct AuditOptions {
     pub history: Option<HistoryTap>,
 }
 
-/// Where the records of one file go besides.
-#[derive(Debug, Clone)]
-pub struct HistoryTap {
-    pub journal: Arc<HistoryJournal>,
-    refused: bool,
-}
-
-impl HistoryTap {
-    pub fn new(journal: Arc<HistoryJournal>) -> Self {
-        Self { journal, refused: false }
-    }
-
-    /// Passes on a line of the file. Headers and checkpoints say nothing about requests.
-    pub(super) fn pass_line(&self, line: &[u8]) {
-        if !self.journal.is_wanted() {
-            return;
-        }
-        let line: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
-        if let Some(line) = line.filter(|line| !line.contains_key("audit")) {
-            self.journal.record(HistoryEvent::Audit { refused: self.refused, line });
-        }
-    }
-}
-
 impl AuditOptions {
     /// The options of this node's log at this path, with default settings and without a record of its end.
     pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
@@ -57,10 +30,8 @@ impl AuditOptions {
     }
 
     pub(super) fn for_class(&self, class: RecordClass) -> Self {
-        let refused = class == RecordClass::Refusal;
-        let history = self.history.clone().filter(|_| class != RecordClass::Read);
         Self {
-            history: history.map(|tap| HistoryTap { refused, ..tap }),
+            history: self.history.as_ref().and_then(|tap| tap.for_class(class)),
             path: class.class_path(&self.path),
             head: self.head.as_deref().map(|head| class.class_path(head)),
             ..self.clone()

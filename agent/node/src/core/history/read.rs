@@ -23,7 +23,6 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeliveredPosition {
     pub(super) segment: Option<Uuid>,
-    seq: u64,
     /// Where the next line begins.
     offset: u64,
 }
@@ -67,19 +66,20 @@ impl HistoryJournal {
         }
     }
 
-    /// Notes that the broker has the first ones of these records. Blocks.
-    pub fn confirm(&self, pending: &PendingRecords, count: usize) -> io::Result<()> {
+    /// Notes that the broker has the first ones of these records.
+    pub fn confirm(&self, pending: &PendingRecords, count: usize) {
+        if let Some(offset) = pending.offsets.get(count.saturating_sub(1)) {
+            let delivered = DeliveredPosition { segment: Some(pending.segment), offset: *offset };
+            lock_mutex(&self.state).delivered = delivered;
+        }
+    }
+
+    /// Stores what was confirmed. Records that were confirmed later are delivered again after a crash, and the history knows their numbers. Blocks.
+    pub fn store_position(&self) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        let index = count.saturating_sub(1);
-        let (Some(record), Some(offset)) = (pending.records.get(index), pending.offsets.get(index))
-        else {
-            return Ok(());
-        };
-        let delivered =
-            DeliveredPosition { segment: Some(pending.segment), seq: record.seq, offset: *offset };
-        lock_mutex(&self.state).delivered = delivered;
+        let delivered = lock_mutex(&self.state).delivered;
         let text = serde_json::to_vec(&delivered)?;
-        replace_file(&directory.join(DELIVERED_FILE), &text, FILE_MODE).map_err(io::Error::other)
+        replace_file(&directory.join(DELIVERED_FILE), &text, FILE_MODE)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Records survive the daemon, and are delivered once and in order.
 
-use std::fs;
+use std::fs::{self, File};
 
 use muster_wire::history::{HistoryEvent, RunCause};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::{HistoryJournal, MAX_SEGMENTS, SEGMENT_BYTES, list_segments};
+use super::{HistoryJournal, MAX_SEGMENTS, SEGMENT_BYTES, list_segments, lock_mutex};
 
 fn log(text: &str) -> HistoryEvent {
     let log = Map::from_iter([("message".to_owned(), json!(text))]);
@@ -26,7 +26,8 @@ fn take_all(journal: &HistoryJournal) -> Vec<(Uuid, u64, HistoryEvent)> {
     while let Some(pending) = journal.read_pending().unwrap() {
         let records = pending.records.iter();
         taken.extend(records.map(|record| (pending.segment, record.seq, record.event.clone())));
-        journal.confirm(&pending, pending.records.len()).unwrap();
+        journal.confirm(&pending, pending.records.len());
+        journal.store_position().unwrap();
     }
     taken
 }
@@ -39,7 +40,8 @@ fn records_are_delivered_once_and_in_order_across_daemons() {
     first.record(log("two"));
     let pending = first.read_pending().unwrap().unwrap();
     assert_eq!((pending.records.len(), pending.previous), (2, None));
-    first.confirm(&pending, 1).unwrap();
+    first.confirm(&pending, 1);
+    first.store_position().unwrap();
     drop(first);
     let second = open(&directory);
     second.record(log("three"));
@@ -71,6 +73,37 @@ fn run_of_a_killed_daemon_is_closed_by_the_next_one() {
     };
     assert_eq!((found, *aborted), (&start, run));
     assert_eq!(take_all(&open(&directory)), []);
+}
+
+/// Records are lost in a segment, at its end, and while no segment can be created.
+#[test]
+fn records_that_cannot_be_written_have_numbers() {
+    let directory = TempDir::new().unwrap();
+    let journal = open(&directory);
+    journal.record(log("one"));
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let swap = |file: File| {
+        let mut state = lock_mutex(&journal.state);
+        std::mem::replace(&mut state.current.as_mut().unwrap().file, file)
+    };
+    let disk = swap(full.try_clone().unwrap());
+    journal.record(log("lost"));
+    swap(disk);
+    journal.record(log("two"));
+    swap(full);
+    journal.record(log("lost"));
+    // The next segment begins, and its directory is not there at first.
+    lock_mutex(&journal.state).current.as_mut().unwrap().bytes = SEGMENT_BYTES + 1;
+    let moved = directory.path().with_extension("moved");
+    fs::rename(directory.path(), &moved).unwrap();
+    journal.record(log("lost"));
+    fs::rename(&moved, directory.path()).unwrap();
+    journal.record(log("three"));
+    journal.record(log("four"));
+    let taken = take_all(&journal).into_iter();
+    let found: Vec<_> = taken.map(|(_, seq, event)| (seq, event)).collect();
+    let expected = [(1, log("one")), (3, log("two")), (3, log("three")), (4, log("four"))];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Arguments of `rpc history` and `rpc report ...`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use muster_contract::history::{DEFAULT_HISTORY_ROWS, MAX_HISTORY_ROWS};
+use muster_contract::history::{DEFAULT_HISTORY_ROWS, HistoryKind, MAX_HISTORY_ROWS};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
@@ -36,20 +36,8 @@ pub struct HistoryArgs {
     pub what: Option<HistorySubject>,
     /// Its name or id
     pub value: Option<String>,
-    /// Since this time: yesterday, 2h, 7d, 2026-11-26
-    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
-    pub since: Option<PointInTime>,
-    /// Before this time
-    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
-    pub until: Option<PointInTime>,
-    /// Only what changed something
-    #[arg(long)]
-    pub changed: bool,
-    /// Only what failed or was refused
-    #[arg(long)]
-    pub failed: bool,
-    /// Only requests, changes, runs or gaps
-    #[arg(long, value_enum, value_name = "KIND")]
+    /// Only rows of this kind: request, change, run or gap
+    #[arg(long, value_name = "KIND")]
     pub kind: Option<HistoryKind>,
     /// Only resources of this type
     #[arg(long = "type", value_name = "TYPE")]
@@ -63,6 +51,26 @@ pub struct HistoryArgs {
     /// Only rows with all these words
     #[arg(long, value_name = "WORDS")]
     pub text: Option<String>,
+    /// Which rows, and their form.
+    #[command(flatten)]
+    pub rows: HistoryRowArgs,
+}
+
+/// Which rows are shown: by time, result and node.
+#[derive(Debug, Args)]
+pub struct HistoryRowArgs {
+    /// Since this time: yesterday, 2h, 7d, 2026-11-26
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub since: Option<PointInTime>,
+    /// Before this time
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub until: Option<PointInTime>,
+    /// Only changes, runs that changed something, and requests that may have
+    #[arg(long)]
+    pub changed: bool,
+    /// Only what failed, was refused or cut off
+    #[arg(long)]
+    pub failed: bool,
     /// Most rows
     #[arg(long, value_name = "N", default_value_t = DEFAULT_HISTORY_ROWS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HISTORY_ROWS)))]
     pub limit: u32,
@@ -89,26 +97,6 @@ pub enum HistorySubject {
     Release,
 }
 
-/// The kinds of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum HistoryKind {
-    Request,
-    Change,
-    Run,
-    Gap,
-}
-
-impl HistoryKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Change => "change",
-            Self::Run => "run",
-            Self::Gap => "gap",
-        }
-    }
-}
-
 /// Commands for the reports of runs.
 #[derive(Debug, Subcommand)]
 pub enum ReportCommand {
@@ -116,7 +104,7 @@ pub enum ReportCommand {
     #[command(after_help = "Examples:
   rpc report list --failed --since yesterday
   rpc report list -C web --changed")]
-    List(ReportListArgs),
+    List(HistoryRowArgs),
     /// Show the report of a run: its changes, failures and messages
     #[command(after_help = "Examples:
   rpc report show web1.acme.net
@@ -126,32 +114,6 @@ pub enum ReportCommand {
 The report has Puppet's format 12. A run that goes on, or that was cut off, has
 the events so far.")]
     Show(ReportShowArgs),
-}
-
-/// `rpc report list`.
-#[derive(Debug, Args)]
-pub struct ReportListArgs {
-    /// Runs that began since this time: yesterday, 2h, 7d, 2026-11-26
-    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
-    pub since: Option<PointInTime>,
-    /// Runs that began before this time
-    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
-    pub until: Option<PointInTime>,
-    /// Only runs that failed or were cut off
-    #[arg(long)]
-    pub failed: bool,
-    /// Only runs that changed something
-    #[arg(long)]
-    pub changed: bool,
-    /// Most runs
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_HISTORY_ROWS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HISTORY_ROWS)))]
-    pub limit: u32,
-    /// Which nodes.
-    #[command(flatten)]
-    pub conditions: ConditionArgs,
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
 }
 
 /// `rpc report show`.

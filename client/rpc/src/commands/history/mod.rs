@@ -13,7 +13,7 @@ use muster_wire::token::ServiceRight;
 
 use crate::commands::catalog::read_filter;
 use crate::commands::history::args::{
-    HistoryArgs, HistorySubject, ReportCommand, ReportListArgs, ReportShowArgs,
+    HistoryArgs, HistoryRowArgs, HistorySubject, ReportCommand, ReportShowArgs,
 };
 use crate::commands::history::output::{
     ReportDocument, read_report, render_history, render_report, render_runs, warn_incomplete,
@@ -24,27 +24,27 @@ use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 const SERVICE: ServiceRight = ServiceRight::History;
 
 pub async fn run(args: HistoryArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = args.json.form()?;
-    let now = unix_millis_now();
-    let value = |what| args.value.clone().filter(|_| args.what == Some(what));
+    let HistoryArgs { what, value, kind, resource_type, agent, action, text, rows } = args;
+    let (json, now) = (rows.json.form()?, unix_millis_now());
+    let value = |subject| value.clone().filter(|_| what == Some(subject));
     let input = HistoryQueryInput {
-        since: args.since.map(|time| time.millis(now)),
-        until: args.until.map(|time| time.millis(now)),
-        kind: args.kind.map(|kind| kind.name().to_owned()),
+        filter: read_filter(rows.conditions, cx)?,
+        since: rows.since.map(|time| time.millis(now)),
+        until: rows.until.map(|time| time.millis(now)),
+        kind,
         who: value(HistorySubject::Who),
         request: value(HistorySubject::Request),
         run: value(HistorySubject::Run),
         release: value(HistorySubject::Release),
+        agent,
+        action,
         resource: value(HistorySubject::Resource),
-        agent: args.agent,
-        action: args.action,
-        resource_type: args.resource_type,
-        changed: args.changed.then_some(true),
-        failed: args.failed.then_some(true),
-        text: args.text,
-        limit: Some(args.limit),
+        resource_type,
+        changed: rows.changed.then_some(true),
+        failed: rows.failed.then_some(true),
+        text,
+        limit: Some(rows.limit),
         after: None,
-        filter: read_filter(args.conditions, cx)?,
     };
     let fleet = connect_to_services(None, cx).await?;
     let found = fleet.client.call_service::<HistoryQuery>(SERVICE, &input).await?;
@@ -63,16 +63,15 @@ pub async fn run_report(command: ReportCommand, cx: CommandContext<'_>) -> Comma
     }
 }
 
-async fn list(args: ReportListArgs, cx: CommandContext<'_>) -> CommandResult {
-    let json = args.json.form()?;
-    let now = unix_millis_now();
+async fn list(rows: HistoryRowArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (json, now) = (rows.json.form()?, unix_millis_now());
     let input = HistoryRunsInput {
-        since: args.since.map(|time| time.millis(now)),
-        until: args.until.map(|time| time.millis(now)),
-        failed: args.failed.then_some(true),
-        changed: args.changed.then_some(true),
-        limit: Some(args.limit),
-        filter: read_filter(args.conditions, cx)?,
+        filter: read_filter(rows.conditions, cx)?,
+        since: rows.since.map(|time| time.millis(now)),
+        until: rows.until.map(|time| time.millis(now)),
+        failed: rows.failed.then_some(true),
+        changed: rows.changed.then_some(true),
+        limit: Some(rows.limit),
     };
     let fleet = connect_to_services(None, cx).await?;
     let found = fleet.client.call_service::<HistoryRuns>(SERVICE, &input).await?;

@@ -9,7 +9,7 @@ use muster_contract::compiler::{
 
 use crate::releases::ResourceChange;
 
-use super::context::{CompilerActions, find_environment, select_nodes, store_failure};
+use super::context::{CompilerActions, find_environment, store_failure};
 
 /// Most nodes in an answer that cannot be compiled.
 const MAX_IMPOSSIBLE: usize = 100;
@@ -23,7 +23,7 @@ pub(super) async fn compile(
     input: CompilerCompileInput,
 ) -> Result<CompilerCompileOutput, ActionError> {
     let handle = &actions.handle;
-    let nodes = select_nodes(handle, input.filter.as_deref())?;
+    let nodes = handle.directory().select_names(input.filter.as_deref())?;
     let mut output = CompilerCompileOutput { nodes: nodes.len(), ..Default::default() };
     let reason = format!("{} asked for it", cx.caller);
     for node in nodes {
@@ -44,7 +44,7 @@ pub(super) async fn check(
     _: CallContext,
     input: CompilerCheckInput,
 ) -> Result<CompilerCheckOutput, ActionError> {
-    let nodes = select_nodes(&actions.handle, input.filter.as_deref())?;
+    let nodes = actions.handle.directory().select_names(input.filter.as_deref())?;
     if nodes.len() > MAX_CHECKED_NODES {
         let text = format!(
             "{} nodes are too many for one check; it has at most {MAX_CHECKED_NODES}: give a filter",

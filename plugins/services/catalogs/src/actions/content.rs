@@ -6,9 +6,10 @@ use muster_contract::compiler::{
     CompilerCollectOutput, CompilerContentInput, CompilerContentOutput, CompilerFileRow,
     CompilerVerifyOutput, MAX_LISTED_FILES,
 };
+use muster_directory::not_ready;
 use muster_wire::catalog::content::ContentAddress;
 
-use super::context::{CompilerActions, invalid_query, not_ready};
+use super::context::{CompilerActions, invalid_query};
 
 /// Most defects in an answer.
 const MAX_DEFECTS: usize = 100;

@@ -6,7 +6,6 @@ use muster_api::ActionError;
 use muster_api::base::error_chain;
 use muster_bus::BucketError;
 use muster_directory::QueryError;
-use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use crate::code::CodeStore;
@@ -23,28 +22,6 @@ pub struct CompilerActions {
     pub releases: ReleaseStore,
     /// Compiles for checks.
     pub checker: Arc<CompileWorker>,
-}
-
-/// The names of the nodes that match a filter.
-pub(super) fn select_nodes(
-    handle: &CompilerHandle,
-    filter: Option<&str>,
-) -> Result<Vec<Identity>, ActionError> {
-    let filter: NodeFilter = match filter {
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| ActionError::invalid_input(format!("filter: {error}")))?,
-        None => NodeFilter::default(),
-    };
-    let found =
-        handle.directory().select_nodes(&filter, &[]).map_err(|error| invalid_query(&error))?;
-    let found = found.ok_or_else(not_ready)?;
-    Ok(found.into_iter().map(|node| node.identity).collect())
-}
-
-pub(super) fn not_ready() -> ActionError {
-    ActionError::failed(
-        "the compiler has just started and has not read the records of all nodes yet; try again in some seconds",
-    )
 }
 
 pub(super) fn find_environment<'a>(

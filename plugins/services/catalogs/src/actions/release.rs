@@ -8,6 +8,7 @@ use muster_contract::compiler::{
     CompilerDraftOutput, CompilerPromoteInput, CompilerPromoteOutput, CompilerPublishInput,
     CompilerReleaseInput, CompilerReleaseOutput, CompilerReleaseRow, CompilerReleasesOutput,
 };
+use muster_directory::not_ready;
 use muster_filter::NodeFilter;
 use muster_wire::catalog::release::{
     MAX_RELEASE_NODES, Release, ReleaseNodes, ReleasedEntry, open_release,
@@ -15,7 +16,7 @@ use muster_wire::catalog::release::{
 use muster_wire::identity::Identity;
 use similar::TextDiff;
 
-use super::context::{CompilerActions, find_environment, invalid_query, not_ready, select_nodes};
+use super::context::{CompilerActions, find_environment, invalid_query};
 use super::show;
 use crate::handle::{CompilerHandle, KnownCode};
 use crate::releases::{DiffGroup, ResourceChange, compare_nodes};
@@ -52,7 +53,7 @@ pub(super) async fn draft(
         ..CompilerDraftOutput::default()
     };
     let mut nodes = ReleaseNodes::new();
-    for node in select_nodes(handle, input.filter.as_deref())? {
+    for node in handle.directory().select_names(input.filter.as_deref())? {
         let of_node = handle.environment_of(&node).map_err(|error| invalid_query(&error))?;
         if of_node.is_none_or(|found| found.name != environment) {
             continue;

@@ -14,7 +14,7 @@ use muster_wire::catalog::{CatalogAddress, CompiledCatalog, catalog_key};
 use muster_wire::compressed::compress_json;
 use muster_wire::identity::Identity;
 
-use super::context::{CompilerActions, invalid_query, parse_node, select_nodes, store_failure};
+use super::context::{CompilerActions, invalid_query, parse_node, store_failure};
 use crate::compiler::protocol::{CompileFailure, CompileLog};
 use crate::handle::CompilerHandle;
 use crate::inputs::{CodeInput, InputName};
@@ -26,7 +26,7 @@ pub(super) fn list(
     handle: &CompilerHandle,
     input: &CompilerListInput,
 ) -> Result<CompilerListOutput, ActionError> {
-    let nodes = select_nodes(handle, input.filter.as_deref())?;
+    let nodes = handle.directory().select_names(input.filter.as_deref())?;
     let mut rows: Vec<CompilerNodeRow> = nodes.iter().map(|node| node_row(handle, node)).collect();
     if input.failed == Some(true) {
         rows.retain(|row| row.failure.is_some());
@@ -197,7 +197,7 @@ pub(super) fn environments(
     let mut rows: BTreeMap<&str, CompilerEnvironmentRow> =
         known.map(|name| (name, new_row(name))).collect();
     let mut without = 0;
-    for node in select_nodes(handle, None)? {
+    for node in handle.directory().select_names(None)? {
         let environment = handle.environment_of(&node).map_err(|error| invalid_query(&error))?;
         let Some(row) = environment.and_then(|one| rows.get_mut(one.name.as_str())) else {
             without += 1;

@@ -1,9 +1,7 @@
 //! Finds rows and runs.
 
-use std::fmt::Write as _;
-
 use muster_contract::history::{
-    HistoryQueryInput, HistoryRow, HistoryRunRow, HistoryRunsInput, MAX_HISTORY_ROWS,
+    HistoryKind, HistoryQueryInput, HistoryRow, HistoryRunRow, HistoryRunsInput, MAX_HISTORY_ROWS,
 };
 use muster_wire::compressed::decompress_json;
 use muster_wire::history::{FoldedRun, HistoryEvent, fold_run};
@@ -11,52 +9,13 @@ use muster_wire::identity::Identity;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use super::{HistoryIndex, IndexError, to_signed};
+use super::database::{HistoryIndex, to_signed};
+use super::error::IndexError;
+use super::row::kind_number;
+use super::runs::MAX_RUN_BYTES;
 
-/// JSON of the events of one run.
-const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
 /// The columns of a run, for [`read_run`].
 const RUN_COLUMNS: &str = "run.id, node.name, started, ended, status, noop, engine, who, request, release, environment, resources, changed, failed, problem";
-
-/// What a row is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowKind {
-    Request,
-    Change,
-    Run,
-    Gap,
-}
-
-impl RowKind {
-    const ALL: [Self; 4] = [Self::Request, Self::Change, Self::Run, Self::Gap];
-
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Change => "change",
-            Self::Run => "run",
-            Self::Gap => "gap",
-        }
-    }
-
-    /// As it is stored.
-    pub(super) fn number(self) -> i64 {
-        match self {
-            Self::Request => 1,
-            Self::Change => 2,
-            Self::Run => 3,
-            Self::Gap => 4,
-        }
-    }
-
-    fn from_number(number: i64) -> Self {
-        Self::ALL.into_iter().find(|kind| kind.number() == number).unwrap_or(Self::Gap)
-    }
-}
 
 /// Rows, and where the next page begins.
 #[derive(Debug, Default)]
@@ -73,15 +32,30 @@ struct Conditions {
 }
 
 impl Conditions {
-    /// Adds a condition with one value; `?` is its place.
+    /// Adds a condition with one value.
     fn add(&mut self, clause: &str, value: impl ToSql + 'static) {
-        self.values.push(Box::new(value));
-        self.clauses.push(clause.replace('?', &format!("?{}", self.values.len())));
+        self.add_all(clause, vec![Box::new(value)]);
+    }
+
+    /// Adds a condition; each `?` is the place of a value.
+    fn add_all(&mut self, clause: &str, values: Vec<Box<dyn ToSql>>) {
+        self.clauses.push(clause.to_owned());
+        self.values.extend(values);
     }
 
     fn add_text(&mut self, column: &str, value: Option<&String>) {
         if let Some(value) = value {
             self.add(&format!("{column} = ?"), value.clone());
+        }
+    }
+
+    /// At this time or later, and before the other one.
+    fn add_period(&mut self, column: &str, since: Option<u64>, until: Option<u64>) {
+        if let Some(since) = since {
+            self.add(&format!("{column} >= ?"), to_signed(since));
+        }
+        if let Some(until) = until {
+            self.add(&format!("{column} < ?"), to_signed(until));
         }
     }
 
@@ -126,15 +100,10 @@ impl HistoryIndex {
     ) -> Result<QueryPage, IndexError> {
         let mut conditions = Conditions::default();
         conditions.add_nodes(nodes);
-        if let Some(kind) = input.kind.as_deref().and_then(RowKind::parse) {
-            conditions.add("kind = ?", kind.number());
+        if let Some(kind) = input.kind {
+            conditions.add("kind = ?", kind_number(kind));
         }
-        if let Some(since) = input.since {
-            conditions.add("time >= ?", to_signed(since));
-        }
-        if let Some(until) = input.until {
-            conditions.add("time < ?", to_signed(until));
-        }
+        conditions.add_period("time", input.since, input.until);
         let texts = [
             ("who", &input.who),
             ("request", &input.request),
@@ -148,8 +117,9 @@ impl HistoryIndex {
             conditions.add_text(column, value.as_ref());
         }
         if let Some(type_name) = &input.resource_type {
-            // `?` is the same value in both places.
-            conditions.add("substr(resource, 1, length(?)) = ?", format!("{type_name}["));
+            let prefix = format!("{type_name}[");
+            let values: Vec<Box<dyn ToSql>> = vec![Box::new(prefix.clone()), Box::new(prefix)];
+            conditions.add_all("substr(resource, 1, length(?)) = ?", values);
         }
         conditions.add_flag("changed", input.changed);
         conditions.add_flag("failed", input.failed);
@@ -160,11 +130,8 @@ impl HistoryIndex {
             );
         }
         if let Some((time, id)) = input.after.as_deref().and_then(parse_cursor) {
-            conditions.add("(time, happened.id) < (?, ", time);
-            if let Some(clause) = conditions.clauses.last_mut() {
-                conditions.values.push(Box::new(id));
-                let _ = write!(clause, "?{})", conditions.values.len());
-            }
+            let values: Vec<Box<dyn ToSql>> = vec![Box::new(time), Box::new(id)];
+            conditions.add_all("(time, happened.id) < (?, ?)", values);
         }
         let limit = usize::try_from(limit.clamp(1, MAX_HISTORY_ROWS)).unwrap_or(1);
         let text = format!(
@@ -195,12 +162,7 @@ impl HistoryIndex {
     ) -> Result<(Vec<HistoryRunRow>, bool), IndexError> {
         let mut conditions = Conditions::default();
         conditions.add_nodes(nodes);
-        if let Some(since) = input.since {
-            conditions.add("started >= ?", to_signed(since));
-        }
-        if let Some(until) = input.until {
-            conditions.add("started < ?", to_signed(until));
-        }
+        conditions.add_period("started", input.since, input.until);
         if input.failed == Some(true) {
             conditions.clauses.push("status IN ('failed', 'aborted')".to_owned());
         }
@@ -238,7 +200,7 @@ impl HistoryIndex {
         });
         let Some((row, events)) = found.optional()? else { return Ok(None) };
         let events = match events {
-            Some(events) => decompress_json(&events, MAX_RUN_BYTES)?,
+            Some(events) => decompress_json(&events, 2 * MAX_RUN_BYTES)?,
             None => read_events(&reader, &row.run)?,
         };
         Ok(fold_run(&events).map(|folded| (row, folded)))
@@ -275,7 +237,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<HistoryRow> {
     Ok(HistoryRow {
         time: row.get("time")?,
         node: row.get("name")?,
-        kind: RowKind::from_number(row.get("kind")?).name().into(),
+        kind: kind_name(row.get("kind")?).into(),
         status: row.get::<_, String>("status")?.into(),
         who: text("who")?,
         request: text("request")?,
@@ -291,6 +253,12 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<HistoryRow> {
         after: text("after")?,
         message: text("message")?,
     })
+}
+
+/// The name of a stored kind.
+fn kind_name(number: i64) -> &'static str {
+    let mut kinds = HistoryKind::ALL.into_iter();
+    kinds.find(|kind| kind_number(*kind) == number).map_or("", HistoryKind::as_str)
 }
 
 fn read_run(row: &Row<'_>) -> rusqlite::Result<HistoryRunRow> {

@@ -62,6 +62,8 @@ CREATE TABLE run (
     changed INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,
     problem TEXT,
+    -- JSON of its events, also of those that were left out.
+    bytes INTEGER NOT NULL DEFAULT 0,
     -- All events of an ended run, compressed.
     events TEXT
 ) WITHOUT ROWID;

@@ -1,12 +1,13 @@
 //! Rows of records: who changed what, gaps, and runs.
 
-use muster_contract::history::{HistoryQueryInput, HistoryRow, HistoryRunsInput};
+use muster_contract::history::{HistoryKind, HistoryQueryInput, HistoryRow, HistoryRunsInput};
 use muster_wire::history::{HistoryEvent, HistoryRecord, RunCause};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
+use super::runs::MAX_RUN_BYTES;
 use super::{HistoryIndex, IngestedMessage, OpenedBatch};
 
 const NOW: u64 = 1_764_201_600_000;
@@ -141,7 +142,7 @@ fn records_are_taken_once_and_gaps_are_noted() {
     assert_eq!(world.take(first, None, 1, &more), 1);
     let gaps = |world: &World| {
         let input =
-            HistoryQueryInput { kind: Some("gap".to_owned()), ..HistoryQueryInput::default() };
+            HistoryQueryInput { kind: Some(HistoryKind::Gap), ..HistoryQueryInput::default() };
         world
             .find(&input)
             .into_iter()
@@ -202,6 +203,28 @@ fn run_is_folded_when_it_ends_or_is_cut_off() {
     assert_eq!(folded.report["status"], "failed");
     let failed = HistoryRunsInput { failed: Some(true), ..HistoryRunsInput::default() };
     assert_eq!(world.index.runs(&failed, None, 10).unwrap().0.len(), 1);
+}
+
+#[test]
+fn events_of_an_endless_run_are_bounded() {
+    let mut world = World::new();
+    let (segment, run) = (Uuid::now_v7(), Uuid::now_v7());
+    world.take(segment, None, 1, &[start(run)]);
+    let text = "x".repeat(15_000);
+    let log = HistoryEvent::Log { run, log: map(json!({"level": "notice", "message": text})) };
+    let logs = vec![log; 100];
+    let rounds = MAX_RUN_BYTES / 15_000 / logs.len() + 2;
+    for round in 0..rounds {
+        world.take(segment, None, 2 + u64::try_from(round * logs.len()).unwrap(), &logs);
+    }
+    let last = 2 + u64::try_from(rounds * logs.len()).unwrap();
+    let end = json!({"status": "unchanged", "transaction_completed": true});
+    world.take(segment, None, last, &[HistoryEvent::End { run, report: map(end) }]);
+    let (row, folded) = world.index.report(NODE, None).unwrap().unwrap();
+    assert_eq!(row.status.raw(), "unchanged");
+    assert!(row.problem.unwrap().raw().contains("left out"));
+    let shown = folded.report["logs"].as_array().unwrap().len();
+    assert!(shown < rounds * logs.len() && shown > 2000, "{shown}");
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! The database: its file, its version, and what is kept of it.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+
+use super::error::IndexError;
+
+const FILE: &str = "history.db";
+/// A database of another version is built again.
+const VERSION: i32 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+/// A reader never waits for the writer in this mode; two processes with the same file do.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The index, with one connection that writes and one that reads.
+#[derive(Debug)]
+pub struct HistoryIndex {
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+}
+
+impl HistoryIndex {
+    /// Opens the index in a directory, which is created. Only its owner can read it: what was changed may be confidential.
+    pub fn open(directory: &Path) -> Result<Self, IndexError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let path = directory.join(FILE);
+        // SQLite creates its other files with the mode of this one.
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        let mut writer = Connection::open(&path)?;
+        let version: i32 = writer.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if version != VERSION && version != 0 {
+            drop(writer);
+            tracing::warn!(
+                version,
+                "the index of the history is of another version; it is built again"
+            );
+            for suffix in ["", "-wal", "-shm"] {
+                match std::fs::remove_file(directory.join(format!("{FILE}{suffix}"))) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(error.into());
+                    }
+                    _ => {}
+                }
+            }
+            return Self::open(directory);
+        }
+        writer.busy_timeout(BUSY_TIMEOUT)?;
+        writer.pragma_update(None, "journal_mode", "WAL")?;
+        // A power cut may lose the last messages, which the broker still has: their revisions are lost with them.
+        writer.pragma_update(None, "synchronous", "NORMAL")?;
+        if version == 0 {
+            let transaction = writer.transaction()?;
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+            transaction.commit()?;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let reader = Connection::open_with_flags(&path, flags)?;
+        reader.busy_timeout(BUSY_TIMEOUT)?;
+        Ok(Self { writer: Mutex::new(writer), reader: Mutex::new(reader) })
+    }
+
+    /// The revision of the bucket up to which everything was taken.
+    pub fn revision(&self) -> Result<u64, IndexError> {
+        let found = self.read().query_row("SELECT revision FROM progress", [], |row| row.get(0));
+        Ok(found.optional()?.unwrap_or_default())
+    }
+
+    /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays.
+    pub fn forget_revision(&self) -> Result<(), IndexError> {
+        self.write().execute("DELETE FROM progress", [])?;
+        Ok(())
+    }
+
+    /// Deletes what happened before this time, in milliseconds since the epoch.
+    pub fn delete_before(&self, time: u64) -> Result<usize, IndexError> {
+        let time = to_signed(time);
+        let mut writer = self.write();
+        let transaction = writer.transaction()?;
+        transaction.execute(
+            "DELETE FROM words WHERE rowid IN (SELECT id FROM happened WHERE time < ?1)",
+            [time],
+        )?;
+        let deleted = transaction.execute("DELETE FROM happened WHERE time < ?1", [time])?;
+        transaction.execute(
+            "DELETE FROM event WHERE run IN (SELECT id FROM run WHERE started < ?1)",
+            params![time],
+        )?;
+        transaction.execute("DELETE FROM run WHERE started < ?1", [time])?;
+        transaction.commit()?;
+        Ok(deleted)
+    }
+
+    pub(super) fn write(&self) -> MutexGuard<'_, Connection> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn read(&self) -> MutexGuard<'_, Connection> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `SQLite` has signed integers only; times and counts are far below the limit.
+pub(super) fn to_signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

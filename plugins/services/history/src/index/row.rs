@@ -1,0 +1,183 @@
+//! A new row of the table `happened`, with its words.
+
+use muster_contract::history::HistoryKind;
+use rusqlite::{Transaction, params};
+use serde_json::{Map, Value};
+
+use super::database::to_signed;
+use super::error::IndexError;
+
+/// Longest value of a property in a row, in bytes.
+const MAX_VALUE_BYTES: usize = 2048;
+
+/// A kind as it is stored.
+pub(super) fn kind_number(kind: HistoryKind) -> i64 {
+    match kind {
+        HistoryKind::Request => 1,
+        HistoryKind::Change => 2,
+        HistoryKind::Run => 3,
+        HistoryKind::Gap => 4,
+    }
+}
+
+/// A new row of the table `happened`.
+#[derive(Debug)]
+pub(super) struct NewRow<'a> {
+    pub(super) kind: HistoryKind,
+    pub(super) status: &'a str,
+    pub(super) changed: bool,
+    pub(super) failed: bool,
+    pub(super) who: Option<String>,
+    pub(super) request: Option<String>,
+    pub(super) approver: Option<String>,
+    pub(super) schedule: Option<String>,
+    pub(super) agent: Option<String>,
+    pub(super) action: Option<String>,
+    pub(super) run: Option<String>,
+    pub(super) release: Option<String>,
+    pub(super) resource: Option<String>,
+    pub(super) property: Option<String>,
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+    pub(super) message: Option<String>,
+}
+
+impl<'a> NewRow<'a> {
+    pub(super) fn of(kind: HistoryKind) -> Self {
+        Self {
+            kind,
+            status: "",
+            changed: false,
+            failed: false,
+            who: None,
+            request: None,
+            approver: None,
+            schedule: None,
+            agent: None,
+            action: None,
+            run: None,
+            release: None,
+            resource: None,
+            property: None,
+            before: None,
+            after: None,
+            message: None,
+        }
+    }
+
+    /// A decision about a request. The record that an action has started gives way to the one of its outcome.
+    pub(super) fn of_audit(refused: bool, line: &'a Map<String, Value>) -> Option<Self> {
+        let text = |name: &str| line.get(name).and_then(Value::as_str).map(str::to_owned);
+        let verdict = line.get("verdict").and_then(Value::as_str)?;
+        let code = line.get("statuscode").and_then(Value::as_u64);
+        let inputs = line.get("data").and_then(Value::as_object).map(describe_inputs);
+        let reason = text("reason").filter(|reason| reason != verdict);
+        // The rule says why a request was denied.
+        let rule = text("rule").filter(|_| verdict == "denied");
+        let parts: Vec<String> =
+            [inputs, reason, rule, text("claimed")].into_iter().flatten().collect();
+        let message = (!parts.is_empty()).then(|| parts.join("; "));
+        Some(Self {
+            status: verdict,
+            changed: verdict == "executed" && code == Some(0),
+            failed: refused || code.is_some_and(|code| code != 0),
+            who: text("caller"),
+            request: text("request"),
+            approver: text("approver"),
+            schedule: text("schedule"),
+            agent: text("agent"),
+            action: text("action"),
+            message,
+            ..Self::of(HistoryKind::Request)
+        })
+    }
+
+    pub(super) fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        node: i64,
+        time: u64,
+    ) -> Result<(), IndexError> {
+        if self.kind == HistoryKind::Request && self.status != "started" {
+            self.replace_started(transaction, node)?;
+        }
+        transaction
+            .prepare_cached(
+                "INSERT INTO happened (time, node, kind, status, changed, failed, who, request, approver, schedule,
+                     agent, action, run, release, resource, property, before, after, message)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+            )?
+            .execute(params![
+                to_signed(time),
+                node,
+                kind_number(self.kind),
+                self.status,
+                self.changed,
+                self.failed,
+                self.who,
+                self.request,
+                self.approver,
+                self.schedule,
+                self.agent,
+                self.action,
+                self.run,
+                self.release,
+                self.resource,
+                self.property,
+                self.before,
+                self.after,
+                self.message,
+            ])?;
+        let id = transaction.last_insert_rowid();
+        let words = [&self.resource, &self.property, &self.before, &self.after, &self.message]
+            .into_iter()
+            .chain([&self.who, &self.agent, &self.action])
+            .flatten()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ");
+        transaction
+            .prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![id, words])?;
+        Ok(())
+    }
+
+    fn replace_started(&self, transaction: &Transaction<'_>, node: i64) -> Result<(), IndexError> {
+        let Some(request) = &self.request else { return Ok(()) };
+        let mut started = transaction.prepare_cached(
+            "DELETE FROM happened WHERE request = ?1 AND node = ?2 AND kind = ?3 AND status = 'started' RETURNING id",
+        )?;
+        let ids = started
+            .query_map(params![request, node, kind_number(HistoryKind::Request)], |row| {
+                row.get::<_, i64>(0)
+            })?;
+        for id in ids {
+            transaction.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([id?])?;
+        }
+        Ok(())
+    }
+}
+
+/// Inputs as they are written in a command: `type=file name=/etc/motd`.
+fn describe_inputs(inputs: &Map<String, Value>) -> String {
+    let input = |(name, value): (&String, &Value)| {
+        let length = value.get("sha256").and(value.get("bytes")).and_then(Value::as_u64);
+        match length {
+            // A long value is recorded as its size and hash.
+            Some(bytes) => format!("{name}=({bytes} bytes)"),
+            None => format!("{name}={}", value_text(value).unwrap_or_default()),
+        }
+    };
+    inputs.iter().map(input).collect::<Vec<_>>().join(" ")
+}
+
+/// A value as text; a list or a map as JSON.
+pub(super) fn value_text(value: &Value) -> Option<String> {
+    let mut text = match value {
+        Value::Null => return None,
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    text.truncate(text.floor_char_boundary(MAX_VALUE_BYTES));
+    Some(text)
+}
