@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use muster_tests::command::find_program;
-use muster_tests::nats_server;
+use muster_tests::{nats_server, poll_until_ok};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -139,6 +140,21 @@ const CHANGES: [&[&str]; 5] = [
     ],
     &["do", "puppetral", "type=user", "name=foo", "ensure=absent"],
 ];
+
+#[tokio::test]
+async fn history_of_the_demonstration_says_who_changed_what() {
+    let demo = Demo::start();
+    let change = ["do", "puppetral", "type=file", "name=/etc/motd", "content=hello"];
+    assert_eq!(demo.run_json(&change).1, 0);
+    let timeout = Duration::from_mins(1);
+    let rows = poll_until_ok("the history has the change of each node", timeout, async || {
+        let (found, _) = demo.run_json(&["history", "resource", "File[/etc/motd]"]);
+        let rows = found["rows"].as_array().cloned().unwrap_or_default();
+        if rows.len() == 5 { Ok(rows) } else { Err(found) }
+    })
+    .await;
+    assert!(rows.iter().all(|row| row["who"] == "demo" && row["status"] == "success"), "{rows:#?}");
+}
 
 #[test]
 fn a10_1_original_commands_work_and_second_run_changes_nothing() {

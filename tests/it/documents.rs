@@ -232,8 +232,9 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/`, `catalogs/` and `schedules/`.
-const OTHERS: [&str; 42] = [
+const OTHERS: [&str; 43] = [
     "muster.history.v1",
+    "muster.drift.v1",
     "muster.runs.v1",
     "muster.report.v1",
     "muster.compile.v1",

@@ -2,6 +2,9 @@
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
+mod kills;
+mod puppet_runs;
+
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -45,6 +48,8 @@ impl HistoryFleet {
         let service = organisation.service(ServiceRight::History, "history1");
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
+        let policy = "policy default deny\nallow\trip\t*\t*\t*\n";
+        home.write("policies/history.policy", policy, 0o644);
         let index = home.path("index");
         let options = format!(
             "[plugins.history]\nenabled = true\ncredentials = \"../service.creds\"\ndirectory = \"{}\"\n",
@@ -204,36 +209,65 @@ async fn run_is_shown_as_it_goes_and_delivered_when_the_broker_is_back() {
     request.abort();
 }
 
-/// A part of A12.10: the own engine, a few kills.
+/// Only those whom the policy of the history names.
 #[tokio::test(flavor = "multi_thread")]
-async fn run_of_a_killed_daemon_is_aborted_with_its_events() {
+async fn users_without_the_right_read_nothing() {
     let (fleet, home) = HistoryFleet::start().await;
-    let file = write_waiting_catalog(&home);
-    let mut node = home.clone().start();
-    for kills in 1..=3 {
-        fleet.await_node().await;
-        let request = fleet.begin_apply(&file);
-        poll_until_ok("the run has begun", TIMEOUT, async || {
-            let (shown, _) = fleet.rpc.run_json(&["report", "list"]).await;
-            let runs = shown["runs"].as_array().map_or(0, Vec::len);
-            if runs == kills { Ok(()) } else { Err(shown.to_string()) }
-        })
-        .await;
-        node.kill_and_wait();
-        request.abort();
-        node = home.clone().start();
-        poll_until_ok("the run is aborted", TIMEOUT, async || {
-            let (shown, _) = fleet.rpc.run_json(&["report", "list", "--failed"]).await;
-            let aborted = shown["runs"].as_array().into_iter().flatten();
-            let aborted = aborted.filter(|run| run["status"] == "aborted").count();
-            if aborted == kills { Ok(()) } else { Err(shown.to_string()) }
-        })
-        .await;
+    let path = home.path("motd");
+    let _node = home.start();
+    fleet.await_node().await;
+    fleet.set_file(&format!("name={}", path.display()), "one").await;
+    let resource = format!("File[{}]", path.display());
+    fleet.await_rows(&["resource", &resource], 1).await;
+    let mallory = RpcCommand::new(
+        &fleet.server,
+        &fleet.organisation,
+        &fleet.organisation.caller("mallory"),
+        "",
+    );
+    for words in [
+        &["history"][..],
+        &["report", "list"],
+        &["report", "show", NODE],
+        &["drift"],
+        &["history", "-f"],
+    ] {
+        let output = mallory.run(words).await;
+        let text = describe_output(&output);
+        assert!(!output.status.success() && text.contains("not allowed"), "{words:?}: {text}");
+        assert!(!text.contains("File["), "{text}");
     }
+    fleet.await_rows(&["resource", &resource], 1).await;
+}
+
+/// Runs of a node that is missing are closed by the service, and go on when it returns.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_of_a_missing_node_is_aborted_until_it_returns() {
+    let (fleet, home) = HistoryFleet::start().await;
+    home.write("conf.d/heartbeat.toml", "[registration]\nheartbeat_seconds = 2\n", 0o644);
+    let file = write_waiting_catalog(&home);
+    let node = home.start();
+    fleet.await_node().await;
+    let request = fleet.begin_apply(&file);
+    fleet.await_progress(1, 2).await;
+    node.freeze().await;
+    let of_status = async |status: &str| {
+        poll_until_ok("the run has this status", Duration::from_mins(3), async || {
+            let (shown, _) = fleet.rpc.run_json(&["report", "show", NODE]).await;
+            if shown["run"]["status"] == status { Ok(shown) } else { Err(shown["run"].to_string()) }
+        })
+        .await
+    };
+    let shown = of_status("aborted").await;
+    assert_eq!(shown["run"]["problem"], "the node is missing");
+    fleet.await_rows(&["--kind", "run", "--failed"], 1).await;
+    node.thaw();
+    node.home().write("go", "", 0o644);
+    let shown = of_status("changed").await;
+    assert_eq!(shown["run"]["problem"], Value::Null);
+    fleet.await_rows(&["--kind", "run", "--failed"], 0).await;
     fleet.await_rows(&["--kind", "gap"], 0).await;
-    fleet.await_rows(&["--kind", "run", "--failed"], 3).await;
-    // The commands of killed runs end.
-    home.write("go", "", 0o644);
+    request.abort();
 }
 
 /// A password is neither in the journal of the node nor in the broker nor in the index.
@@ -297,9 +331,13 @@ fn message(sender: &Signer, name: &Identity, segment: Uuid, first: u64) -> Vec<u
     let line = json!({"verdict": "executed", "caller": "mallory", "agent": "puppetral", "action": "do", "statuscode": 0});
     let line: Map<String, Value> = line.as_object().unwrap().clone();
     let event = HistoryEvent::Audit { refused: false, line };
-    let (records, _) =
-        compress_records(&[HistoryRecord { seq: first, time: muster_tests::now(), event }])
-            .unwrap();
+    let (records, _) = compress_records(&[HistoryRecord {
+        seq: first,
+        time: muster_tests::now(),
+        number: None,
+        event,
+    }])
+    .unwrap();
     let batch = HistoryBatch { sender: name.clone(), segment, previous: None, records };
     sign_envelope(EnvelopeKind::History, &batch, sender).unwrap()
 }

@@ -35,6 +35,7 @@ mod fleet;
 mod floor;
 mod gate;
 mod gatherer;
+mod history;
 mod machine;
 mod measure;
 mod micro;

@@ -12,7 +12,7 @@ use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
     broker_restart, checks, client, cluster, compiles, content, daemon, directory, directory_fleet,
-    discovery, engine, micro, provision, regions, slow_link, start, tunnel,
+    discovery, engine, history, micro, provision, regions, slow_link, start, tunnel,
 };
 
 /// The benches.
@@ -58,6 +58,10 @@ enum Bench {
     DirectoryLarge,
     /// Commands with a directory of real daemons, next to a broadcast
     DirectoryCommands,
+    /// The index of the history
+    History,
+    /// The same with the runs of 10,000 nodes in 30 days; takes half an hour, only if it is named
+    HistoryLarge,
     /// Registration of a fleet with an empty bucket
     Registration,
     /// Regions behind one hub: all replies, or pages of a gatherer for each region
@@ -142,7 +146,8 @@ impl RunArgs {
             Bench::Regions,
             Bench::DirectoryLarge,
         ];
-        let by_default = self.only.is_empty() && !(self.short && excluded.contains(&bench));
+        let is_excluded = bench == Bench::HistoryLarge || self.short && excluded.contains(&bench);
+        let by_default = self.only.is_empty() && !is_excluded;
         if !named && !by_default {
             return None;
         }
@@ -171,6 +176,8 @@ impl RunArgs {
             Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15), 1),
             Bench::DirectoryLarge => directory::bench(pick(5_000, 50_000), pick(5, 15), 2),
             Bench::DirectoryCommands => directory_fleet::bench_commands(pick(10, 50), pick(9, 25)),
+            Bench::History => history::bench(pick(100, 1_000), pick(2, 30)),
+            Bench::HistoryLarge => history::bench(10_000, 30),
             Bench::Registration => directory_fleet::bench_registration(pick(2_000, 10_000)),
             Bench::Regions => regions::bench(8, pick(500, 5_000)),
             Bench::Cluster => cluster::bench(pick(5_000, 50_000)),

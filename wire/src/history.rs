@@ -19,6 +19,11 @@ use crate::compressed::{CompressedJsonError, compress_json, decompress_json};
 use crate::identity::Identity;
 use crate::limits::{MAX_HISTORY_BATCH_BYTES, MAX_HISTORY_RECORD_BYTES, MAX_HISTORY_TEXT_BYTES};
 
+/// The engine of a run that Puppet executes, see [`RunCause::engine`].
+pub const PUPPET_ENGINE: &str = "puppet";
+/// The engine of a run that the daemon executes.
+pub const OWN_ENGINE: &str = "muster";
+
 /// Longest text of a record that is too large, in bytes; the rest is cut off.
 const MAX_SHORTENED_BYTES: usize = 1024;
 /// Values of a record that is too large even so.
@@ -47,6 +52,9 @@ pub struct HistoryRecord {
     pub seq: u64,
     /// When it happened, by the node's clock, in milliseconds since the epoch.
     pub time: Millis,
+    /// The number of the event in its run, from 0. An event that is recorded again, because the daemon was restarted during the run, has the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
     /// What happened.
     #[serde(flatten)]
     pub event: HistoryEvent,
@@ -110,7 +118,7 @@ pub enum HistoryEvent {
 /// Who or what began a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunCause {
-    /// What applies the catalog: `muster` or `puppet`.
+    /// What applies the catalog: [`OWN_ENGINE`] or [`PUPPET_ENGINE`].
     pub engine: String,
     /// The request that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,6 +133,13 @@ pub struct RunCause {
     /// The address of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
+}
+
+impl RunCause {
+    /// Whether the run goes on when the daemon ends: Puppet has a process of its own.
+    pub fn outlives_daemon(&self) -> bool {
+        self.engine == PUPPET_ENGINE
+    }
 }
 
 impl HistoryEvent {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use muster_agents::motd::NodeSnapshot;
+use muster_api::HistoryRecorder;
 use muster_api::base::error_chain;
 use muster_engine::types::motd_fragment::FragmentTarget;
 use muster_node::config::Config;
@@ -46,8 +47,8 @@ enum PrintedText {
 
 pub fn write_motd(arguments: &MotdArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let config = enrolment::effective_config(&Config::load(config_file)?)?;
-    let plugins =
-        agents::configured_plugins(&config, &BrokerHandles::new(config.identity.clone()))?;
+    let handles = BrokerHandles::new(config.identity.clone());
+    let plugins = agents::configured_plugins(&config, &handles, HistoryRecorder::default())?;
     let system = RealSystem::new(config.paths.root.clone());
     let state = NodeStateStore::new(plugins.state_sources, plugins.state_changes);
     let (node, mut problems) = read_node(&config, &system, &state);

@@ -11,10 +11,10 @@ use muster_agents::nrpe::CheckMonitor;
 use muster_agents::package::PackageWorkers;
 use muster_agents::release::ReleaseFollower;
 use muster_agents::ssh::LoginOptions;
-use muster_api::FindingLevel;
 use muster_api::base::duration_millis;
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
+use muster_api::{FindingLevel, HistoryRecorder};
 use muster_bus::{BusError, BusOptions};
 use muster_node::config::Config;
 use muster_node::core::audit::{AuditLog, AuditLogError, AuditOptions, HistoryTap};
@@ -119,14 +119,15 @@ pub fn assemble_daemon(
     for problem in &problems {
         tracing::error!(problem, "the policy denies what depends on this file");
     }
-    let plugins = agents::configured_plugins(config, &broker_handles)?;
-    // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
-    let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let path = state.join(HISTORY_DIRECTORY);
     let history = HistoryJournal::open(&path);
     let history = history.map_err(|source| AssembleError::Directory { path, source })?;
     history.set_wanted(history_tasks::has_history(&trust));
     let history = Arc::new(history);
+    let recorder = HistoryRecorder::new(history.clone());
+    let plugins = agents::configured_plugins(config, &broker_handles, recorder)?;
+    // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
+    let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let audit = Arc::new(AuditLog::open(audit_options(config, &trust, &history))?);
     let core = DaemonCore::new(CoreParts {
         node: NodeDescription {

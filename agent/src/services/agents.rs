@@ -29,8 +29,8 @@ use muster_agents::tunnel::{TunnelHub, TunnelPlugin};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
-    ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    PluginResult, StateChanges, StateSource, ValidatedDataSource,
+    ActionError, Agent, AgentError, DaemonContext, DataSourceError, HistoryRecorder, NodePlugin,
+    PluginError, PluginResult, StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
 use muster_engine::lock::puppet_state_dirs;
@@ -133,7 +133,8 @@ pub struct BackgroundPlugins {
 pub(crate) fn check_plugins(
     config: &Config,
 ) -> Result<(BackgroundPlugins, AgentRegistry), PluginSetupError> {
-    let plugins = configured_plugins(config, &BrokerHandles::new(config.identity.clone()))?;
+    let handles = BrokerHandles::new(config.identity.clone());
+    let plugins = configured_plugins(config, &handles, HistoryRecorder::default())?;
     let registry = build_registry(config, plugins.agents)?;
     config.external_options()?;
     Ok((plugins.background, registry))
@@ -142,8 +143,10 @@ pub(crate) fn check_plugins(
 pub(crate) fn configured_plugins(
     config: &Config,
     handles: &BrokerHandles,
+    history: HistoryRecorder,
 ) -> Result<ConfiguredPlugins, PluginSetupError> {
-    build_plugins(&config.plugins, &daemon_context(config), handles)
+    let daemon = DaemonContext { history, ..daemon_context(config) };
+    build_plugins(&config.plugins, &daemon, handles)
 }
 
 /// Every plugin of the daemon, with options from these sections `[plugins.NAME]`.
@@ -277,6 +280,7 @@ fn daemon_context(config: &Config) -> DaemonContext {
         state: config.paths.state.clone(),
         own_paths: daemon_paths(config),
         state_changes: StateChanges::default(),
+        history: HistoryRecorder::default(),
     }
 }
 

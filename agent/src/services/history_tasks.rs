@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::LogThrottle;
 use muster_api::base::error_chain;
+use muster_api::{HistorySink as _, LogThrottle};
 use muster_bus::{BucketError, Bus};
 use muster_node::core::DaemonCore;
 use muster_node::core::history::PendingRecords;

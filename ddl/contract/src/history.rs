@@ -13,6 +13,10 @@ const NODE_PATTERN: &str = "^[a-zA-Z0-9_.-]+$";
 pub const MAX_HISTORY_ROWS: u32 = 1000;
 /// Rows of an answer without a limit.
 pub const DEFAULT_HISTORY_ROWS: u32 = 200;
+/// Most differences of one answer.
+pub const MAX_DRIFT_ROWS: usize = 1000;
+/// Nodes that are named for each difference.
+pub const MAX_DRIFT_NODES: usize = 20;
 
 /// The service that answers what happened in the fleet.
 #[derive(Debug, JsonSchema)]
@@ -24,7 +28,8 @@ impl AgentContract for HistoryAgent {
     const DEFAULT_ACTION: Option<&'static str> = Some("query");
 
     fn list_actions(list: &mut impl ActionList) {
-        list.add::<HistoryQuery>().add::<HistoryRuns>().add::<HistoryReport>();
+        list.add::<HistoryQuery>().add::<HistoryRuns>();
+        list.add::<HistoryDrift>().add::<HistoryReport>();
     }
 }
 
@@ -97,6 +102,10 @@ pub struct HistoryQueryInput {
     /// Only what failed, or was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<bool>,
+    /// Only changes in runs, and the ends of runs.
+    #[schemars(title = "In runs")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_runs: Option<bool>,
     /// Words that occur in messages, names of resources, inputs or reasons.
     #[schemars(length(max = 1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +113,10 @@ pub struct HistoryQueryInput {
     /// Most rows; 200 if absent, and at most 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Rows from this position on, in the order in which the service took them: `position` of the answer before. Without rows, try again later.
+    #[schemars(length(max = 64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// Rows after this one: `next` of the page before.
     #[schemars(length(max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +173,8 @@ pub struct HistoryQueryOutput {
     pub rows: Vec<HistoryRow>,
     /// Where the next page begins, if there are more.
     pub next: Option<String>,
+    /// Where rows begin that the service takes later, for `from`. The same in each instance.
+    pub position: Option<String>,
     /// Messages of nodes that the service has not read yet, because it has just started or is slow.
     pub behind: u64,
     /// The time since which this history is complete, in milliseconds since the epoch; absent while it is empty.
@@ -292,6 +307,64 @@ pub struct HistoryRunRow {
     pub failed: u64,
     /// Why it was cut off.
     pub problem: Option<NodeText>,
+}
+
+/// List what the last run of each node would have changed: equal differences together, those of most nodes first.
+#[derive(Debug, JsonSchema)]
+pub struct HistoryDrift;
+
+impl Action for HistoryDrift {
+    type Agent = HistoryAgent;
+    const NAME: &'static str = "drift";
+    type Input = HistoryDriftInput;
+    type Output = HistoryDriftOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::read().examples(include_str!("history/drift.json"))
+    }
+}
+
+/// Inputs of `drift`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryDriftInput {
+    /// Which nodes, as JSON of a filter; all if absent.
+    #[schemars(length(max = 65536))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+}
+
+/// Outputs of `drift`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryDriftOutput {
+    /// The differences.
+    pub rows: Vec<HistoryDriftRow>,
+    /// Whether there are more.
+    pub more: bool,
+    /// Messages of nodes that the service has not read yet.
+    pub behind: u64,
+}
+
+/// One difference of one or more nodes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HistoryDriftRow {
+    /// The resource: `File[/etc/motd]`.
+    pub resource: NodeText,
+    /// The property of the resource.
+    pub property: Option<NodeText>,
+    /// The value on the nodes.
+    pub before: Option<NodeText>,
+    /// The value in the catalog.
+    pub after: Option<NodeText>,
+    /// What the run said.
+    pub message: Option<NodeText>,
+    /// Number of nodes.
+    pub count: u64,
+    /// The first 20 of them.
+    pub nodes: Vec<String>,
+    /// Since when the first of these nodes differs, in milliseconds since the epoch: the first run that reported it after a run last changed the resource.
+    pub since: u64,
 }
 
 /// Return the report of a run, with all its events.

@@ -59,6 +59,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("filemgr", "remove", RootEquivalent),
     ("history", "query", Read),
     ("history", "runs", Read),
+    ("history", "drift", Read),
     ("history", "report", Read),
     ("ledger", "list", Read),
     ("ledger", "replay", Change),

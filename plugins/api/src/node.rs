@@ -9,7 +9,6 @@ use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
 use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
-use muster_wire::history::HistoryEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::UserRole;
 use serde::Serialize;
@@ -20,6 +19,7 @@ use uuid::Uuid;
 use crate::context::{CallContext, WorkEnd};
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
+use crate::history::HistoryRecorder;
 
 /// The daemon's interface for plugins. Every value is a snapshot.
 pub trait NodeHandle: fmt::Debug + Send + Sync {
@@ -85,8 +85,10 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn hand_over(&self, _call: &CallContext) {}
     /// Records in the audit log that work of a request ended, after the request was answered.
     fn record_work_end(&self, _call: &CallContext, _end: &WorkEnd) {}
-    /// Records in the fleet's history what happened on the node: the events of runs. Does nothing in a fleet without one.
-    fn record_history(&self, _event: HistoryEvent) {}
+    /// Records in the fleet's history what happens on the node. Does nothing in a fleet without one.
+    fn history(&self) -> HistoryRecorder {
+        HistoryRecorder::default()
+    }
     /// Current problems of the daemon and its environment. Inspects disks, so it may block briefly.
     fn collect_findings(&self) -> Vec<HealthFinding>;
 }

@@ -11,7 +11,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{Agent, AgentError, DataSourceError, StateChanges, StateSource, ValidatedDataSource};
+use crate::{
+    Agent, AgentError, DataSourceError, HistoryRecorder, StateChanges, StateSource,
+    ValidatedDataSource,
+};
 
 /// What every plugin may know about the daemon that loads it.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +27,8 @@ pub struct DaemonContext {
     pub own_paths: Vec<PathBuf>,
     /// Notified when the state that a plugin reports has changed.
     pub state_changes: StateChanges,
+    /// Records in the fleet's history what happens on the node.
+    pub history: HistoryRecorder,
 }
 
 /// A set of agents and data sources with common options.

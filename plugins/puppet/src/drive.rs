@@ -21,6 +21,7 @@ use tokio::task::JoinError;
 
 use crate::classification;
 use crate::files::report::PuppetRunReport;
+use crate::history::PuppetRunRecorder;
 use crate::options::{CatalogEngine, Options};
 use crate::paths::PuppetPaths;
 use crate::permit::{OptionalPermit, PermitParameters};
@@ -47,6 +48,8 @@ pub(crate) struct RunDriver {
     paths: Option<PuppetPaths>,
     /// The report of the program that ended last.
     report: Option<PuppetRunReport>,
+    /// The record of the program in the fleet's history.
+    recorder: Option<PuppetRunRecorder>,
     /// Whether an earlier daemon started the program that is followed next.
     is_resumed: bool,
 }
@@ -91,6 +94,7 @@ impl RunDriver {
             trace: None,
             system,
             report: None,
+            recorder: None,
             is_resumed: true,
         }
     }
@@ -200,7 +204,7 @@ impl RunDriver {
         result: Result<SessionOutcome, RunFailure>,
         permit: &OptionalPermit,
     ) -> Result<(), RunFailure> {
-        self.record_result(result?).await?;
+        self.record_session(result).await?;
         if let Some(before) = self.record.before_replay.take() {
             self.merge_replay(before);
             return Ok(());
@@ -217,12 +221,36 @@ impl RunDriver {
             Err(failure) => Err(failure),
         };
         self.record.before_replay = None;
-        match replayed {
-            Ok(session) => self.record_result(session).await?,
-            Err(RunFailure(reason, error)) => self.record.outcome.end_without_result(reason, error),
+        if let Err(RunFailure(reason, error)) = self.record_session(replayed).await {
+            self.record.outcome.end_without_result(reason, error);
         }
         self.merge_replay(before);
         Ok(())
+    }
+
+    /// Reads the result of the program, and ends its record in the fleet's history.
+    async fn record_session(
+        &mut self,
+        result: Result<SessionOutcome, RunFailure>,
+    ) -> Result<(), RunFailure> {
+        let recorder = self.recorder.take();
+        let session = match result {
+            Ok(session) => session,
+            Err(failure) => {
+                if let Some(recorder) = recorder {
+                    recorder.finish(None, &failure.1);
+                }
+                return Err(failure);
+            }
+        };
+        // Another run kept this one from beginning.
+        let has_begun = !session.was_locked || session.had_catalog;
+        let result = self.record_result(session).await;
+        if let Some(recorder) = recorder.filter(|_| has_begun) {
+            let problem = self.record.outcome.error.as_deref();
+            recorder.finish(self.report.as_ref(), problem.unwrap_or("Puppet wrote no report"));
+        }
+        result
     }
 
     fn merge_replay(&mut self, before: PuppetRunOutcome) {

@@ -13,6 +13,7 @@ mod classification;
 mod data;
 mod drive;
 mod files;
+mod history;
 mod monitor;
 mod native;
 mod options;
@@ -35,8 +36,8 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, PluginResult,
-    StateChanges, StateSource, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, HistoryRecorder, NodePlugin, PluginError,
+    PluginResult, StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_contract::puppet::{
     PuppetAgent, PuppetDisable, PuppetEnable, PuppetLastRunReport, PuppetLastRunSummary,
@@ -46,6 +47,7 @@ use muster_contract::puppet::{
 use crate::permits::PermitClient;
 
 pub use files::yaml;
+pub use history::EngineRunRecorder;
 pub use monitor::PuppetRunMonitor;
 pub use options::{CatalogEngine, Options, PuppetApplication, RunCatalog};
 pub use run_handle::{
@@ -63,14 +65,15 @@ pub struct PuppetPlugin {
 }
 
 impl PuppetPlugin {
-    /// Creates the plugin; `permits` provides the permits, and `state_changes` is notified of the ends of runs. Fails if the configured pool is not a
-    /// valid name.
+    /// Creates the plugin; `permits` provides the permits, `state_changes` is notified of the ends of runs, and `history` records them. Fails if the configured
+    /// pool is not a valid name.
     pub fn new(
         options: Options,
         permits: PermitClient,
         state_changes: StateChanges,
+        history: HistoryRecorder,
     ) -> Result<Self, NameError> {
-        Ok(Self { runs: PuppetRunManager::new(options, permits, state_changes)? })
+        Ok(Self { runs: PuppetRunManager::new(options, permits, state_changes, history)? })
     }
 
     /// What other plugins may do with runs.
@@ -107,8 +110,11 @@ impl NodePlugin for PuppetPlugin {
         if options.engine_dir.as_os_str().is_empty() {
             options.engine_dir = shared.engine_dir;
         }
-        Self::new(options, shared.permits, daemon.state_changes.clone()).map_err(|error| {
-            PluginError::Option { plugin: Self::NAME, option: "pool", source: error.into() }
+        let (changes, history) = (daemon.state_changes.clone(), daemon.history.clone());
+        Self::new(options, shared.permits, changes, history).map_err(|error| PluginError::Option {
+            plugin: Self::NAME,
+            option: "pool",
+            source: error.into(),
         })
     }
 

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::error_chain;
 use muster_api::system::System;
 use muster_engine::lock;
+use muster_files::FileStamp;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -21,6 +24,9 @@ const POLLS_PER_RETRY: u32 = 40;
 /// Number of polls between lookups of Puppet's state directory. A lookup takes about a dozen system calls, a poll takes one, and an idle daemon does
 /// nothing else.
 const POLLS_PER_LOOKUP: u32 = 40;
+
+/// How often a new report of Puppet is looked for. A look takes about a dozen system calls.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The agent's background task. Runs until the daemon stops.
 #[derive(Debug, Clone)]
@@ -40,6 +46,7 @@ impl PuppetRunMonitor {
         self.runs.resumed.cancel();
         tokio::select! {
             () = self.watch_other_runs() => {}
+            () = self.record_other_runs() => {}
             () = stop.cancelled() => {}
         }
         self.runs.stopping.cancel();
@@ -48,7 +55,7 @@ impl PuppetRunMonitor {
     /// Resumes the runs that an earlier daemon began.
     async fn resume_runs(&self) {
         let records = self.runs.records.clone();
-        let task = tokio::task::spawn_blocking(move || records.list());
+        let task = spawn_blocking(move || records.list());
         for record in task.await.unwrap_or_default() {
             if !record.outcome.state.is_over() {
                 self.runs.resume_run(record, &self.system);
@@ -74,6 +81,31 @@ impl PuppetRunMonitor {
             }
             self.runs.state_changes.notify();
         }
+    }
+
+    /// Records in the fleet's history the reports of runs that are started outside.
+    async fn record_other_runs(&self) {
+        let mut seen = None;
+        loop {
+            let monitor = self.clone();
+            if self.runs.other_runs.is_wanted() && self.runs.is_idle() {
+                let task = spawn_blocking(move || monitor.record_new_report(seen));
+                seen = task.await.unwrap_or_default();
+            }
+            tokio::time::sleep(REPORT_INTERVAL).await;
+        }
+    }
+
+    /// Records a report that differs from the one with this stamp; returns its stamp. Blocks.
+    fn record_new_report(&self, seen: Option<FileStamp>) -> Option<FileStamp> {
+        let paths = PuppetPaths::find(&self.runs.options, &*self.system).ok()?;
+        let stamp = paths.report_metadata(&*self.system).as_ref().map(FileStamp::of_metadata);
+        if stamp != seen
+            && let Err(error) = self.runs.other_runs.record_report(&paths, &*self.system)
+        {
+            tracing::warn!(error = error_chain(&error), "cannot record the report of a Puppet run");
+        }
+        stamp
     }
 
     /// Occupies a permit while this process holds Puppet's lock.

@@ -16,6 +16,7 @@ use muster_engine::run::{self, CatalogRunError, RunOptions};
 use muster_engine::type_source::machine_type_sources;
 
 use crate::arguments::PuppetRunOptions;
+use crate::history::EngineRunRecorder;
 
 /// Why there was no run.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +47,8 @@ pub(crate) fn apply_catalog(
     path: Option<&Path>,
     run_options: &PuppetRunOptions,
     host: &str,
-    run_id: String,
     cancel: CancelFlag,
+    mut recorder: EngineRunRecorder,
 ) -> Result<RunReport, NativeRunError> {
     let path = path.ok_or(NativeRunError::NoCatalog)?;
     system.check_protected(path)?;
@@ -61,11 +62,16 @@ pub(crate) fn apply_catalog(
         tags: run_options.tags.clone(),
         skip_tags: run_options.skip_tags.clone(),
         ignore_schedules: run_options.ignoreschedules == Some(true),
-        run_id,
+        run_id: recorder.run().to_string(),
         cancel,
         ..RunOptions::default()
     };
-    Ok(run::apply_stored_catalog(&engine, &catalog, &bytes, &state, &options, &mut |_| {})?)
+    let ended =
+        run::apply_stored_catalog(&engine, &catalog, &bytes, &state, &options, &mut |event| {
+            recorder.observe(event);
+        });
+    recorder.finish(ended.as_ref());
+    Ok(ended?)
 }
 
 pub(crate) fn record_result(

@@ -1,5 +1,6 @@
 //! Locations of Puppet's files on this machine: as configured, else the defaults of Puppet's and Debian's packages.
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::{System, SystemError, SystemResult};
@@ -82,6 +83,11 @@ impl PuppetPaths {
 
     pub(crate) fn report_path(&self) -> PathBuf {
         self.state_dir().join("last_run_report.yaml")
+    }
+
+    /// The metadata of Puppet's report; `None` without a report. Blocks.
+    pub(crate) fn report_metadata(&self, system: &dyn System) -> Option<Metadata> {
+        system.host_path(&self.report_path()).metadata().ok()
     }
 
     pub(crate) fn run_lock_path(&self) -> PathBuf {

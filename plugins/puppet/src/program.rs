@@ -21,6 +21,7 @@ use crate::wrapper::refresh_tracker::{
 };
 use crate::wrapper::relations::CatalogRelations;
 use crate::wrapper::replay;
+use crate::wrapper::trace::TraceLine;
 
 /// The modified catalog that `puppet apply` gets instead of its own.
 const PATCHED_FILE: &str = "catalog.json";
@@ -201,7 +202,10 @@ pub(crate) struct ProgramMonitor {
 }
 
 impl ProgramMonitor {
-    pub(crate) fn run_to_end(self, mut on_applying: impl FnMut()) -> SystemResult<SessionOutcome> {
+    pub(crate) fn run_to_end(
+        self,
+        mut on_line: impl FnMut(&TraceLine),
+    ) -> SystemResult<SessionOutcome> {
         let Some(process) = self.step.process else { return Ok(SessionOutcome::default()) };
         let engine = StateDir::open(&self.engine)?;
         let Self { run, is_noop, catalog, is_resumed, .. } = self;
@@ -215,7 +219,7 @@ impl ProgramMonitor {
             stop: &self.stop,
             grace: self.grace,
         };
-        watcher.run_to_end(&mut on_applying)
+        watcher.run_to_end(&mut on_line)
     }
 }
 

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::{ProcessId, StateDir, SystemResult};
+use muster_api::wire::history::RunCause;
 use muster_contract::puppet::PuppetRunOutcome;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -23,6 +24,9 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) id: Uuid,
     pub(crate) request: Uuid,
     pub(crate) caller: String,
+    /// Why it runs, for the fleet's history.
+    #[serde(default)]
+    pub(crate) cause: RunCause,
     #[serde(rename = "wish")]
     pub(crate) run_options: PuppetRunOptions,
     pub(crate) outcome: PuppetRunOutcome,
@@ -44,6 +48,9 @@ pub(crate) struct ProgramRecord {
     pub(crate) process: Option<ProcessId>,
     /// Directory of its output and log.
     pub(crate) directory: PathBuf,
+    /// The id of its run in the fleet's history.
+    #[serde(default)]
+    pub(crate) history_run: Option<Uuid>,
     /// Identity of the report that existed before the start.
     pub(crate) mark: Option<ReportIdentity>,
     /// The refreshes that it is to make.

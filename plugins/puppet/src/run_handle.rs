@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use muster_api::system::{System, SystemError, SystemResult};
+use muster_api::wire::history::RunCause;
 use muster_contract::puppet::{PuppetResourceEvent, PuppetRunOutcome};
 use muster_engine::lock;
 use muster_files::FileStamp;
@@ -56,6 +57,8 @@ pub struct RunStart {
     pub request: Uuid,
     /// Who asks for it, for its record.
     pub caller: String,
+    /// Why it runs, for the fleet's history.
+    pub cause: RunCause,
     /// The node's name.
     pub host: String,
 }
@@ -188,6 +191,7 @@ impl PuppetRunHandle {
             id: start.id,
             request: start.request,
             caller: start.caller,
+            cause: start.cause,
             trace: None,
             host: start.host,
             run_options: PuppetRunOptions { noop, splay, ..PuppetRunOptions::default() },
@@ -249,7 +253,7 @@ impl PuppetRunHandle {
 
     fn report_metadata(&self, system: &dyn System) -> Option<Metadata> {
         let paths = PuppetPaths::find(&self.0.options, system).ok()?;
-        system.host_path(&paths.report_path()).metadata().ok()
+        paths.report_metadata(system)
     }
 
     fn read_report_text(&self, system: &dyn System) -> Option<String> {

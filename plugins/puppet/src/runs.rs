@@ -1,10 +1,11 @@
 //! Manages all runs of the node: one at a time, each identity only once. A request for a run in progress attaches to it; a request for an ended run
 //! gets its result.
 
-use muster_api::StateChanges;
 use muster_api::base::unix_millis;
 use muster_api::system::{ProcessSpool, System, SystemResult};
+use muster_api::wire::history::RunCause;
 use muster_api::wire::identity::{NameError, SubjectName};
+use muster_api::{HistoryRecorder, StateChanges};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
 use crate::drive::RunDriver;
+use crate::history::OtherRunRecorder;
 use crate::options::{Options, RunCatalog};
 use crate::permit::PermitParameters;
 use crate::program;
@@ -41,6 +43,8 @@ pub(crate) struct PuppetRunManager {
     active_runs: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
     /// Notified when a run has ended.
     pub(crate) state_changes: StateChanges,
+    pub(crate) history: HistoryRecorder,
+    pub(crate) other_runs: OtherRunRecorder,
 }
 
 #[derive(Debug)]
@@ -72,6 +76,8 @@ pub(crate) struct PuppetRunRequest {
     pub(crate) id: Uuid,
     pub(crate) request: Uuid,
     pub(crate) caller: String,
+    /// Why it runs, for the fleet's history.
+    pub(crate) cause: RunCause,
     pub(crate) trace: Option<String>,
     /// The node's name.
     pub(crate) host: String,
@@ -86,10 +92,13 @@ impl PuppetRunManager {
         options: Options,
         permits: PermitClient,
         state_changes: StateChanges,
+        history: HistoryRecorder,
     ) -> Result<Arc<Self>, NameError> {
         let records = RunRecordStore::new(options.state_dir.join("runs"), options.keep);
         Ok(Arc::new(Self {
             pool: SubjectName::parse(&options.pool)?,
+            other_runs: OtherRunRecorder::new(history.clone(), options.state_dir.clone()),
+            history,
             options,
             permits,
             records,
@@ -128,6 +137,7 @@ impl PuppetRunManager {
             id: request.id,
             request: request.request,
             caller: request.caller.clone(),
+            cause: request.cause.clone(),
             run_options: request.run_options.clone(),
             outcome: outcome.clone(),
             step: None,
@@ -151,6 +161,11 @@ impl PuppetRunManager {
         let active_runs = self.active_runs();
         let outcomes = active_runs.values().map(|run| run.outcome.borrow().clone());
         outcomes.max_by_key(|outcome| (!outcome.state.is_waiting(), outcome.initiated_at))
+    }
+
+    /// Whether no run is in progress or waiting.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.active_runs().is_empty()
     }
 
     /// Whether a program of this agent is running.

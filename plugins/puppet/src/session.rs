@@ -117,10 +117,10 @@ pub(crate) struct ProcessWatcher<'a> {
 }
 
 impl ProcessWatcher<'_> {
-    /// Watches until the program has ended. Calls `applying` when it has a catalog.
+    /// Watches until the program has ended. Calls `on_line` with each line of its log.
     pub(crate) fn run_to_end(
         mut self,
-        on_applying: &mut dyn FnMut(),
+        on_line: &mut dyn FnMut(&TraceLine),
     ) -> SystemResult<SessionOutcome> {
         let mut outcome = SessionOutcome::default();
         let mut log = LogTail::new(self.directory.join(TRACE_FILE));
@@ -129,7 +129,7 @@ impl ProcessWatcher<'_> {
         loop {
             // Check for exit first, so that everything written before the exit is read afterwards.
             let is_over = self.is_over();
-            while self.read_log(&mut log, &mut outcome, on_applying)? {}
+            while self.read_log(&mut log, &mut outcome, on_line)? {}
             if is_over {
                 break;
             }
@@ -141,7 +141,7 @@ impl ProcessWatcher<'_> {
             }
             spool_watch.wait(POLL_INTERVAL);
         }
-        while self.read_log(&mut log, &mut outcome, on_applying)? {}
+        while self.read_log(&mut log, &mut outcome, on_line)? {}
         self.tracker.finish_run(self.targets, self.system)?;
         outcome.exit = self.exit_code();
         Ok(outcome)
@@ -174,13 +174,11 @@ impl ProcessWatcher<'_> {
         &mut self,
         log: &mut LogTail,
         outcome: &mut SessionOutcome,
-        on_applying: &mut dyn FnMut(),
+        on_line: &mut dyn FnMut(&TraceLine),
     ) -> SystemResult<bool> {
         let Some(lines) = log.read_new_lines() else { return Ok(false) };
         for line in &lines {
-            if line.classify_line() == TraceEvent::Applying {
-                on_applying();
-            }
+            on_line(line);
             collect_log_line(outcome, line);
             self.tracker.process_line(line, self.system)?;
         }

@@ -130,7 +130,7 @@ async fn a12_5_property_of_random_facts_data_and_files() {
         return;
     };
     let mut runner = TestRunner::deterministic();
-    for _ in 0..repetitions(20) {
+    for _ in 0..repetitions(8) {
         let inputs = random_inputs().new_tree(&mut runner).unwrap().current();
         for environment in [&first, &second] {
             inputs.write(environment);

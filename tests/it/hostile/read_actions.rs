@@ -20,7 +20,7 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 37] = [
+const UNAVAILABLE: [&str; 38] = [
     "again note_missing",
     "compiler catalog",
     "compiler check",
@@ -38,6 +38,7 @@ const UNAVAILABLE: [&str; 37] = [
     "directory list",
     "directory show",
     "directory status",
+    "history drift",
     "history query",
     "history report",
     "history runs",

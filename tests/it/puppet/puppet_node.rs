@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
-use muster_api::{CallContext, NodePlugin as _, StateChanges};
+use muster_api::{CallContext, HistoryRecorder, NodePlugin as _, StateChanges};
 use muster_puppet::permits::PermitClient;
 use muster_puppet::{Options, PuppetApplication, PuppetPlugin};
 use muster_tests::command::{RpcCommand, describe_output};
@@ -115,7 +115,13 @@ impl PuppetNode {
     }
 
     pub(crate) fn create_plugin(&self, permits: PermitClient) -> PuppetPlugin {
-        PuppetPlugin::new(self.options.clone(), permits, StateChanges::default()).unwrap()
+        PuppetPlugin::new(
+            self.options.clone(),
+            permits,
+            StateChanges::default(),
+            HistoryRecorder::default(),
+        )
+        .unwrap()
     }
 
     /// Starts a real daemon with this Puppet, and waits until it replies to `rpc ping`.

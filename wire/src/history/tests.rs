@@ -11,7 +11,10 @@ use crate::limits::{MAX_HISTORY_RECORD_BYTES, MAX_HISTORY_TEXT_BYTES};
 fn unknown_kinds_and_fields_are_accepted() {
     let text = json!({"seq": 1, "time": 2, "kind": "measured", "run": "x", "values": [1]});
     let record: HistoryRecord = serde_json::from_value(text).unwrap();
-    assert_eq!(record, HistoryRecord { seq: 1, time: 2, event: HistoryEvent::Unknown });
+    assert_eq!(
+        record,
+        HistoryRecord { seq: 1, time: 2, number: None, event: HistoryEvent::Unknown }
+    );
     let run = Uuid::nil();
     let text = json!({"seq": 1, "time": 2, "kind": "aborted", "run": run, "reason": "x", "new": 1});
     let record: HistoryRecord = serde_json::from_value(text).unwrap();
@@ -41,7 +44,7 @@ proptest! {
     fn any_event_fits_into_a_message(map in prop::collection::btree_map(".{0,90}", values(), 0..40)) {
         let log: Map<String, Value> = map.into_iter().collect();
         let event = HistoryEvent::Log { run: Uuid::nil(), log }.shortened();
-        let record = HistoryRecord { seq: u64::MAX, time: u64::MAX, event };
+        let record = HistoryRecord { seq: u64::MAX, time: u64::MAX, number: Some(u64::MAX), event };
         let bytes = serde_json::to_vec(&record).unwrap().len();
         prop_assert!(bytes <= MAX_HISTORY_RECORD_BYTES, "{bytes}");
         let records = vec![record; 3];

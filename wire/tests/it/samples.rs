@@ -327,7 +327,8 @@ fn record() -> NodeRecord {
 fn history() -> HistoryBatch {
     let killed = HistoryEvent::Aborted { run: uuid::Uuid::nil(), reason: "killed".to_owned() };
     let (records, _) =
-        compress_records(&[HistoryRecord { seq: 1, time: NOW, event: killed }]).unwrap();
+        compress_records(&[HistoryRecord { seq: 1, time: NOW, number: None, event: killed }])
+            .unwrap();
     let segment = uuid::Uuid::nil();
     HistoryBatch { sender: event().sender, segment, previous: None, records }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use muster_api::HistorySink;
 use muster_base::unix_millis_now;
 use muster_files::replace_file;
 use muster_wire::history::{HistoryEvent, HistoryRecord};
@@ -29,7 +30,7 @@ const SEGMENT_BYTES: u64 = 1024 * 1024;
 /// Segments that wait for the broker: about a day of runs of a node with 1,000 resources, much more of others.
 const MAX_SEGMENTS: usize = 32;
 const SEGMENT_SUFFIX: &str = "jsonl";
-/// The runs that have begun and not ended.
+/// The runs of this process that have begun and not ended.
 const OPEN_RUNS_FILE: &str = "open-runs.json";
 const FILE_MODE: u32 = 0o600;
 
@@ -98,7 +99,7 @@ impl HistoryJournal {
         };
         for run in open_runs {
             let reason = "the daemon or the machine ended during the run".to_owned();
-            journal.record(HistoryEvent::Aborted { run, reason });
+            journal.record(None, HistoryEvent::Aborted { run, reason });
         }
         Ok(journal)
     }
@@ -108,19 +109,25 @@ impl HistoryJournal {
         self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
-    pub fn is_wanted(&self) -> bool {
+    /// Waits for a record. One that was written since the last call counts.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+impl HistorySink for HistoryJournal {
+    fn is_wanted(&self) -> bool {
         self.directory.is_some() && self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Writes a record. Blocks for the time of a write to the page cache.
-    pub fn record(&self, event: HistoryEvent) {
+    fn record(&self, number: Option<u64>, event: HistoryEvent) {
         let Some(directory) = self.directory.as_deref().filter(|_| self.is_wanted()) else {
             return;
         };
         let event = event.shortened();
         let mut state = lock_mutex(&self.state);
         state.note_run(&event, directory);
-        match state.write(directory, event) {
+        match state.write(directory, number, event) {
             Ok(()) => state.lost = 0,
             Err(error) => {
                 state.lost += 1;
@@ -131,17 +138,14 @@ impl HistoryJournal {
         drop(state);
         self.changed.notify_one();
     }
-
-    /// Waits for a record. One that was written since the last call counts.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
-    }
 }
 
 impl JournalState {
     fn note_run(&mut self, event: &HistoryEvent, directory: &Path) {
         let is_changed = match event {
-            HistoryEvent::Start { run, .. } => self.open_runs.insert(*run),
+            HistoryEvent::Start { run, cause, .. } if !cause.outlives_daemon() => {
+                self.open_runs.insert(*run)
+            }
             HistoryEvent::End { run, .. } | HistoryEvent::Aborted { run, .. } => {
                 self.open_runs.remove(run)
             }
@@ -157,12 +161,18 @@ impl JournalState {
         }
     }
 
-    fn write(&mut self, directory: &Path, event: HistoryEvent) -> io::Result<()> {
+    fn write(
+        &mut self,
+        directory: &Path,
+        number: Option<u64>,
+        event: HistoryEvent,
+    ) -> io::Result<()> {
         if self.current.as_ref().is_none_or(|current| current.bytes > SEGMENT_BYTES) {
             self.begin_segment(directory)?;
         }
         let Some(current) = &mut self.current else { return Ok(()) };
-        let record = HistoryRecord { seq: current.next_seq, time: unix_millis_now(), event };
+        let (seq, time) = (current.next_seq, unix_millis_now());
+        let record = HistoryRecord { seq, time, number, event };
         current.next_seq += 1;
         let mut line = if current.is_torn { vec![b'\n'] } else { Vec::new() };
         serde_json::to_writer(&mut line, &record)?;

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use muster_api::{
     AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot, HealthFinding,
-    NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
+    HistoryRecorder, NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
 use muster_filter::state::NodeFacts;
 use muster_policy::CallerDecision;
-use muster_wire::history::HistoryEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -128,8 +127,8 @@ impl NodeHandle for DaemonCore {
         }
     }
 
-    fn record_history(&self, event: HistoryEvent) {
-        self.journals.history.record(event);
+    fn history(&self) -> HistoryRecorder {
+        HistoryRecorder::new(self.journals.history.clone())
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

@@ -35,7 +35,9 @@ impl CentralService for CentralHistory {
         let index = HistoryIndex::open(&options.directory());
         let index = Arc::new(index.map_err(ServiceError::failed("cannot start the history"))?);
         let (bus, source) = (connection.bus.clone(), trust_source(context));
-        let service = HistoryService::new(bus, Arc::clone(&index), source, options.keep());
+        let (own, nodes) = (Arc::clone(&index), directory.clone());
+        let times = (options.keep(), options.silent());
+        let service = HistoryService::new(bus, own, source, nodes, times);
         let agent =
             build_agent(&HistoryActions { index, directory, progress: service.progress() })?;
         tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));

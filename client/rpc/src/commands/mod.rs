@@ -57,7 +57,7 @@ use muster_contract::compiler::{
     CompilerVerifyOutput,
 };
 #[cfg(test)]
-use muster_contract::history::{HistoryQueryOutput, HistoryRunsOutput};
+use muster_contract::history::{HistoryDriftOutput, HistoryQueryOutput, HistoryRunsOutput};
 #[cfg(test)]
 use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowOutput,
@@ -165,6 +165,9 @@ commands! { args, color, program, cx:
     /// Show what happened: who changed what, when, and with which result
     #[command(override_usage = history::args::HISTORY_USAGE, after_help = history::args::HISTORY_HELP)]
     History(history::args::HistoryArgs) => Box::pin(history::run(*args, cx)).await;
+    /// Show what runs in noop mode would change, and since when
+    #[command(after_help = history::args::DRIFT_HELP)]
+    Drift(history::args::DriftArgs) => Box::pin(history::run_drift(*args, cx)).await;
     /// List the runs of nodes, and show their reports
     #[command(subcommand)]
     Report(history::args::ReportCommand) => history::run_report(*args, cx).await;
@@ -192,7 +195,7 @@ commands! { args, color, program, cx:
     #[command(after_help = approve::args::AFTER_HELP)]
     Approve(approve::args::ApproveArgs) => approve::run(&args, cx);
     /// Receive the replies to requests that were sent with --reply-to
-    #[command(after_help = listen::args::AFTER_HELP)]
+    #[command(hide = true, after_help = listen::args::AFTER_HELP)]
     Listen(listen::args::ListenArgs) => Box::pin(listen::run(*args, cx)).await;
     /// Show and release run permits
     #[command(subcommand)]
@@ -302,6 +305,7 @@ documents! {
     "muster.release.plan.v1": "rpc release plan -j", ReportDocument<'_, release::output::ReleasePlanDocument<'_>>;
     "muster.release.status.v1": "rpc release status -j", ReportDocument<'_, release::output::ReleaseStatusDocument<'_>>;
     "muster.history.v1": "rpc history -j", ServiceDocument<'_, HistoryQueryOutput>;
+    "muster.drift.v1": "rpc drift -j", ServiceDocument<'_, HistoryDriftOutput>;
     "muster.runs.v1": "rpc report list -j", ServiceDocument<'_, HistoryRunsOutput>;
     "muster.report.v1": "rpc report show -j", history::output::ReportDocument<'_>;
     "muster.content.v1": "rpc content list -j", ServiceDocument<'_, content::output::ContentList>;

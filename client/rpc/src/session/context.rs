@@ -183,6 +183,15 @@ impl<'a> CommandContext<'a> {
         Ok(data)
     }
 
+    /// Prints a document as one line, or the result of the expression on it.
+    pub fn print_json_line(&self, document: &impl Serialize, form: &JsonForm) -> Result<()> {
+        if form.0.is_some() {
+            return self.print_json(document, form);
+        }
+        let line = json::to_safe_line(document).map_err(ResultWriteError::from)?;
+        Ok(self.printer.print_line(line)?)
+    }
+
     /// Prints a document, or the result of the expression on it.
     pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<()> {
         match &form.0 {

@@ -6,7 +6,6 @@
 mod catalog_actions;
 mod ledger_actions;
 mod options;
-mod recorder;
 pub(crate) mod runs;
 #[cfg(test)]
 mod tests;

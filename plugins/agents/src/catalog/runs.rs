@@ -14,17 +14,15 @@ use muster_engine::lock::{CatalogRunLock, LockError, puppet_state_dirs};
 use muster_engine::report::{ResourceEvent, RunEvent, RunReport};
 use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
 use muster_engine::type_source::machine_type_sources;
-use muster_wire::history::RunCause;
+use muster_puppet::EngineRunRecorder;
+use muster_wire::history::{OWN_ENGINE, RunCause};
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::catalog::options::Options;
-use crate::catalog::recorder::RunRecorder;
 
 /// Maximum number of events in one reply; the report on the node contains all of them.
 const MAX_LISTED_EVENTS: usize = 1000;
-/// The engine, as the cause of a run names it.
-pub(crate) const ENGINE_NAME: &str = "muster";
 /// Suggested retry delay in a `busy` reply.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -78,7 +76,7 @@ impl RunMachine {
 /// The cause of a run that a request began.
 pub(crate) fn cause_of_call(cx: &CallContext) -> RunCause {
     RunCause {
-        engine: ENGINE_NAME.to_owned(),
+        engine: OWN_ENGINE.to_owned(),
         request: Some(cx.request),
         caller: Some(cx.caller.to_string()),
         ..RunCause::default()
@@ -150,7 +148,7 @@ pub(crate) fn run_engine(
         cancel: cancel.clone(),
         ..run_options
     };
-    let mut recorder = RunRecorder::new(Arc::clone(node), run, cause.clone());
+    let mut recorder = EngineRunRecorder::new(node.history(), run, cause.clone());
     let ended =
         run::apply_stored_catalog(&engine, &catalog, bytes, &state, &run_options, &mut |event| {
             // A plan is a question, and no run.

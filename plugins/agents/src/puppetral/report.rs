@@ -88,7 +88,7 @@ pub(crate) fn record_changes(cx: &CallContext, outcome: &ApplyOutcome) {
         };
         status.add_event(event);
         let status = write_values(&status);
-        cx.node.record_history(HistoryEvent::Resource { run: cx.request, status });
+        cx.node.history().record(HistoryEvent::Resource { run: cx.request, status });
     }
 }
 

@@ -16,7 +16,7 @@ use muster_wire::catalog::CatalogAddress;
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::plugins::PluginList;
 use muster_wire::catalog::release::Release;
-use muster_wire::history::RunCause;
+use muster_wire::history::{OWN_ENGINE, RunCause};
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -107,14 +107,9 @@ impl ReleasedCatalog<'_> {
             cancelled.cancelled().await;
             set.cancel();
         });
+        let cause = RunCause { engine: OWN_ENGINE.to_owned(), ..self.run_cause() };
         let text = Value::Object(self.catalog).to_string();
-        let ReleaseMachine { system, node, cause } = self.machine.clone();
-        let cause = RunCause {
-            engine: runs::ENGINE_NAME.to_owned(),
-            release: Some(self.release.name.to_string()),
-            catalog: Some(self.address.to_string()),
-            ..cause
-        };
+        let ReleaseMachine { system, node, .. } = self.machine.clone();
         let machine = RunMachine { system, node, cancel: flag.clone(), cause };
         let engine = Arc::clone(&self.parts.engine);
         let mut run = spawn_blocking(move || {
@@ -146,6 +141,15 @@ impl ReleasedCatalog<'_> {
         Ok((outcome, failure))
     }
 
+    /// Why the catalog is applied, for the fleet's history.
+    fn run_cause(&self) -> RunCause {
+        RunCause {
+            release: Some(self.release.name.to_string()),
+            catalog: Some(self.address.to_string()),
+            ..self.machine.cause.clone()
+        }
+    }
+
     /// Puppet has no run that executes nothing: a plan is a run with `--noop`, which executes the commands of `onlyif` and `unless`.
     async fn apply_with_puppet(
         self,
@@ -157,6 +161,7 @@ impl ReleasedCatalog<'_> {
             id,
             request: id,
             caller: format!("release: {}", self.release.name),
+            cause: self.run_cause(),
             host: self.machine.node.identity().to_string(),
         };
         let all = self.parts.state.join(PUPPET_DIRECTORY);

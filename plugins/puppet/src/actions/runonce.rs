@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::base::unix_millis;
+use muster_api::wire::history::RunCause;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, CallContext};
 use muster_contract::puppet::{
@@ -164,6 +165,11 @@ fn parse_request(
         id: id.unwrap_or_else(Uuid::now_v7),
         request: cx.request,
         caller: cx.caller.to_string(),
+        cause: RunCause {
+            request: Some(cx.request),
+            caller: Some(cx.caller.to_string()),
+            ..RunCause::default()
+        },
         trace: cx.trace.as_ref().map(ToString::to_string),
         host: cx.node.identity().to_string(),
         run_options,

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use muster_api::base::{duration_millis, encode_hex};
 use muster_api::system::System;
 use muster_api::wire::Millis;
+use muster_api::wire::history::RunCause;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 
 use crate::{ReportedRun, RunActivity, RunStart};
@@ -55,10 +56,12 @@ impl RunDriver {
     pub(crate) async fn begin_run(&self, run: Uuid) -> Result<(), JournalError> {
         let started = self.inner.with_state(|state| state.running.clone()).flatten();
         let Some(started) = started.filter(|started| started.run == run) else { return Ok(()) };
+        let caller = format!("again: {}", started.pending.requesters());
         let start = RunStart {
             id: run,
             request: started.pending.id,
-            caller: format!("again: {}", started.pending.requesters()),
+            caller: caller.clone(),
+            cause: RunCause { caller: Some(caller), ..RunCause::default() },
             host: self.host.clone(),
         };
         let (inner, system) = (Arc::clone(&self.inner), Arc::clone(&self.system));

@@ -1,21 +1,25 @@
 //! Executes a run: starts Puppet's program, records it and follows it to its end; or runs the native engine.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use muster_api::base::unix_millis;
 use muster_api::system::command::CancelFlag;
+use muster_api::wire::history::{OWN_ENGINE, PUPPET_ENGINE, RunCause};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
+use uuid::Uuid;
 
 use super::{RunDriver, RunFailure, run_blocking};
 use crate::arguments::PuppetRunOptions;
 use crate::classification;
+use crate::history::{EngineRunRecorder, PuppetRunRecorder, start_values};
 use crate::native;
 use crate::paths::PuppetPaths;
 use crate::permit::OptionalPermit;
 use crate::program::{self, PreparedProgram, ProgramStartError};
 use crate::record::ProgramRecord;
 use crate::session::{SessionOutcome, StopRequest};
+use crate::wrapper::trace::{TraceEvent, TraceLine};
 
 impl RunDriver {
     /// Starts a program. It is recorded before and after its start, so that a daemon that is killed in between loses none of its refreshes.
@@ -50,9 +54,11 @@ impl RunDriver {
         let (paths, mark, program) = prepared.map_err(not_started)?;
         self.paths = Some(paths);
         let timeout = self.options.timeout.saturating_mul(1000);
+        let is_first = self.record.before_replay.is_none();
         let step = ProgramRecord {
             process: None,
             directory: program.directory.clone(),
+            history_run: Some(if is_first { self.record.id } else { Uuid::now_v7() }),
             mark,
             targets: program.targets.clone(),
             until: unix_millis(self.system.now()).saturating_add(timeout),
@@ -89,6 +95,7 @@ impl RunDriver {
                 "no program was started".to_owned(),
             ));
         };
+        self.recorder = self.record_in_history(&step);
         let left = step.until.saturating_sub(unix_millis(self.system.now()));
         let stop_request = Arc::new(StopRequest::default());
         let catalog = self
@@ -107,10 +114,16 @@ impl RunDriver {
             is_resumed: std::mem::take(&mut self.is_resumed),
         };
         let active_run = Arc::clone(&self.active_run);
-        let on_applying = move || {
-            active_run.outcome.send_modify(|outcome| outcome.state = PuppetRunState::Applying);
+        let recorder = self.recorder.clone();
+        let on_line = move |line: &TraceLine| {
+            if line.classify_line() == TraceEvent::Applying {
+                active_run.outcome.send_modify(|outcome| outcome.state = PuppetRunState::Applying);
+            }
+            if let Some(recorder) = &recorder {
+                recorder.observe(line);
+            }
         };
-        let mut work = tokio::task::spawn_blocking(move || monitor.run_to_end(on_applying));
+        let mut work = tokio::task::spawn_blocking(move || monitor.run_to_end(on_line));
         let timeout = tokio::time::sleep(Duration::from_millis(left));
         let mut timeout = std::pin::pin!(timeout);
         let mut is_stopped = false;
@@ -127,14 +140,28 @@ impl RunDriver {
         result?.map_err(|error| RunFailure::from_cause(PuppetRunClass::NoReport, &error))
     }
 
+    /// The record of the program in the fleet's history; `None` in a fleet without one.
+    fn record_in_history(&self, step: &ProgramRecord) -> Option<PuppetRunRecorder> {
+        let history = self.runs.history.clone();
+        let run = step.history_run.filter(|_| history.is_wanted())?;
+        let begun = step.until.saturating_sub(self.options.timeout.saturating_mul(1000));
+        let begun = UNIX_EPOCH + Duration::from_millis(begun);
+        let is_noop = self.record.run_options.noop == Some(true);
+        let start = start_values(&self.host, is_noop, begun);
+        let cause = RunCause { engine: PUPPET_ENGINE.to_owned(), ..self.record.cause.clone() };
+        Some(PuppetRunRecorder::new(history, run, cause, start))
+    }
+
     pub(super) async fn run_native(&mut self, permit: &OptionalPermit) -> Result<(), RunFailure> {
         self.record.outcome.started_at = Some(unix_millis(self.system.now()));
         self.set_state(PuppetRunState::Applying);
         let (system, run_options) = (Arc::clone(&self.system), self.record.run_options.clone());
         let (engine, catalog) = (self.runs.engine_dir(), self.options.catalog.clone());
-        let (host, id) = (self.host.clone(), self.record.id.to_string());
+        let host = self.host.clone();
         let cancel = CancelFlag::default();
         let flag = cancel.clone();
+        let cause = RunCause { engine: OWN_ENGINE.to_owned(), ..self.record.cause.clone() };
+        let recorder = EngineRunRecorder::new(self.runs.history.clone(), self.record.id, cause);
         let mut work = tokio::task::spawn_blocking(move || {
             native::apply_catalog(
                 &system,
@@ -142,8 +169,8 @@ impl RunDriver {
                 catalog.as_deref(),
                 &run_options,
                 &host,
-                id,
                 cancel,
+                recorder,
             )
         });
         let timeout = Duration::from_secs(self.options.timeout);

@@ -18,7 +18,7 @@ impl RunDriver {
     ) -> Result<(), RunFailure> {
         let step = self.record.step.clone();
         let (system, paths) = (Arc::clone(&self.system), self.paths.clone());
-        let engine = self.runs.engine_dir();
+        let (engine, others) = (self.runs.engine_dir(), self.runs.other_runs.clone());
         // The summary's time has whole seconds. A summary from the second in which this program began may be that of an earlier run.
         let timeout = self.options.timeout.saturating_mul(1000);
         let started_at = step.as_ref().map(|step| step.until.saturating_sub(timeout));
@@ -32,6 +32,11 @@ impl RunDriver {
             let paths = paths?;
             let report = program::wait_for_report(&*system, &paths);
             let report = report.filter(|report| Some(report.report_identity()) != step.mark);
+            if let Some(report) = &report
+                && let Err(error) = others.note_recorded(report)
+            {
+                tracing::warn!(%error, "cannot note which report of Puppet is recorded");
+            }
             let run = read_puppet_run(&*system, &paths).ok().flatten();
             let summary = run.map(|run| run.summary);
             let is_ours = |summary: &PuppetRunSummary| summary.last_run() >= since;

@@ -20,7 +20,7 @@ const MAX_FIELD_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PuppetRunReport {
-    document: Value,
+    document: Map<String, Value>,
 }
 
 /// Identifies a report: it differs for every run. Old versions of Puppet have no transaction UUID, only a time.
@@ -40,16 +40,21 @@ pub(crate) struct ResourceOutcome {
 impl PuppetRunReport {
     /// Parses a complete report.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let document = yaml::parse_mapping(text)?;
+        let Value::Object(document) = yaml::parse_mapping(text)? else { return None };
         document.get("status")?;
         Some(Self { document })
     }
 
     /// Parses a report of the engine, which is written as JSON.
     pub(crate) fn parse_json(text: &str) -> Option<Self> {
-        let document: Value = serde_json::from_str(text).ok()?;
+        let document: Map<String, Value> = serde_json::from_str(text).ok()?;
         document.get("status")?;
         Some(Self { document })
+    }
+
+    /// The report in Puppet's format 12, as JSON.
+    pub(crate) fn values(&self) -> &Map<String, Value> {
+        &self.document
     }
 
     pub(crate) fn report_identity(&self) -> ReportIdentity {

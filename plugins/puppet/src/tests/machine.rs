@@ -10,7 +10,7 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, CallContext, StateChanges};
+use muster_api::{ActionError, CallContext, HistoryRecorder, StateChanges};
 
 use crate::permits::PermitClient;
 use serde_json::{Value, json};
@@ -123,7 +123,13 @@ impl Machine {
     pub(crate) fn puppet(&self) -> PuppetPlugin {
         let node = Identity::parse("dev1.example.net").unwrap();
         let permits = PermitClient::new(node);
-        PuppetPlugin::new(self.options.clone(), permits, StateChanges::default()).unwrap()
+        PuppetPlugin::new(
+            self.options.clone(),
+            permits,
+            StateChanges::default(),
+            HistoryRecorder::default(),
+        )
+        .unwrap()
     }
 }
 

@@ -11,7 +11,7 @@ mod traces;
 
 use muster_api::testing::data_differences;
 use muster_api::wire::identity::Identity;
-use muster_api::{NodePlugin as _, StateChanges};
+use muster_api::{HistoryRecorder, NodePlugin as _, StateChanges};
 
 use crate::permits::PermitClient;
 
@@ -21,7 +21,13 @@ use crate::{Options, PuppetPlugin};
 /// The plugin with default options.
 fn plugin() -> PuppetPlugin {
     let node = Identity::parse("dev1.example.net").unwrap();
-    PuppetPlugin::new(Options::default(), PermitClient::new(node), StateChanges::default()).unwrap()
+    PuppetPlugin::new(
+        Options::default(),
+        PermitClient::new(node),
+        StateChanges::default(),
+        HistoryRecorder::default(),
+    )
+    .unwrap()
 }
 
 #[test]

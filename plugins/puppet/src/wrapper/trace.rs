@@ -1,17 +1,20 @@
 //! Parses the lines of Puppet's JSON log (`--logdest FILE.jsonl --verbose --evaltrace`) into events.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Largest line, in bytes; longer ones are skipped.
 pub const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceLine {
     /// Log level: `info`, `notice`, `warning`, `err`.
     pub level: String,
     pub message: String,
     /// Source of the message: `Puppet`, `Class[Main]`, `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
+    /// Tags of the resource that logged it.
+    #[serde(default)]
+    pub tags: Vec<String>,
     /// When it was logged, in ISO 8601.
     #[serde(default)]
     pub time: Option<String>,
@@ -22,7 +25,7 @@ pub struct TraceLine {
     #[serde(default)]
     pub line: Option<u64>,
     /// The column in this line, from 1.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub pos: Option<u64>,
 }
 

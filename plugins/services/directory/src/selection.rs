@@ -28,6 +28,19 @@ const CLONED_PROBLEM: &str =
     "two daemons with this name and key are running, as on a machine and its copy";
 const MAX_FIELDS: usize = 32;
 
+impl DirectoryHandle {
+    /// Whether a node does not run, or cannot reach the broker: its heartbeats are missing, or the directory has no record of it. `false` while the directory is
+    /// not current.
+    pub fn is_missing(&self, name: &Identity) -> bool {
+        let (state, now) = (self.read(), Instant::now());
+        state.is_ready
+            && state
+                .table
+                .get(name)
+                .is_none_or(|node| state.presence(node, now) == Presence::Missing)
+    }
+}
+
 impl DirectoryState {
     pub(crate) fn freshness(&self, now: Instant) -> DirectoryFreshness {
         let listening = self.listening.map(|since| now.saturating_duration_since(since));

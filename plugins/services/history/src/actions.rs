@@ -1,12 +1,12 @@
-//! The agent `history`: `query`, `runs` and `report`.
+//! The agent `history`: `query`, `runs`, `drift` and `report`.
 
 use std::sync::Arc;
 
 use muster_api::{ActionError, Agent, AgentError};
 use muster_contract::history::{
-    DEFAULT_HISTORY_ROWS, HistoryAgent, HistoryQuery, HistoryQueryInput, HistoryQueryOutput,
-    HistoryReport, HistoryReportInput, HistoryReportOutput, HistoryRuns, HistoryRunsInput,
-    HistoryRunsOutput,
+    DEFAULT_HISTORY_ROWS, HistoryAgent, HistoryDrift, HistoryDriftInput, HistoryDriftOutput,
+    HistoryQuery, HistoryQueryInput, HistoryQueryOutput, HistoryReport, HistoryReportInput,
+    HistoryReportOutput, HistoryRuns, HistoryRunsInput, HistoryRunsOutput, MAX_DRIFT_ROWS,
 };
 use muster_directory::DirectoryHandle;
 use muster_wire::compressed::compress_json;
@@ -28,6 +28,7 @@ pub fn build_agent(actions: &HistoryActions) -> Result<Agent, AgentError> {
     Agent::builder_for::<HistoryAgent>()?
         .blocking_action(HistoryQuery, actions, |actions, _, input| actions.query(&input))
         .blocking_action(HistoryRuns, actions, |actions, _, input| actions.runs(&input))
+        .blocking_action(HistoryDrift, actions, |actions, _, input| actions.drift(&input))
         .blocking_action(HistoryReport, actions, |actions, _, input| actions.report(&input))
         .build()
 }
@@ -40,6 +41,7 @@ impl HistoryActions {
         Ok(HistoryQueryOutput {
             rows: page.rows,
             next: page.next,
+            position: Some(page.position),
             behind: self.progress.behind(),
             complete_since: self.index.oldest().map_err(failed)?,
         })
@@ -50,6 +52,14 @@ impl HistoryActions {
         let limit = input.limit.unwrap_or(DEFAULT_HISTORY_ROWS);
         let (runs, more) = self.index.runs(input, nodes.as_deref(), limit).map_err(failed)?;
         Ok(HistoryRunsOutput { runs, more, behind: self.progress.behind() })
+    }
+
+    fn drift(&self, input: &HistoryDriftInput) -> Result<HistoryDriftOutput, ActionError> {
+        let nodes = self.select_nodes(input.filter.as_deref())?;
+        let mut drift = self.index.drift(nodes.as_deref()).map_err(failed)?;
+        let more = drift.is_cut || drift.rows.len() > MAX_DRIFT_ROWS;
+        drift.rows.truncate(MAX_DRIFT_ROWS);
+        Ok(HistoryDriftOutput { rows: drift.rows, more, behind: self.progress.behind() })
     }
 
     fn report(&self, input: &HistoryReportInput) -> Result<HistoryReportOutput, ActionError> {

@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 const DEFAULT_DIRECTORY: &str = "/var/lib/muster/history-index";
 const DEFAULT_KEPT_DAYS: u64 = 90;
+/// Four intervals of Puppet.
+const DEFAULT_SILENT_HOURS: u64 = 2;
 
 /// The section `[plugins.history]`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -20,11 +22,17 @@ pub struct HistoryOptions {
     pub directory: Option<PathBuf>,
     /// What is older is deleted; 90 days if absent.
     pub keep_days: Option<u64>,
+    /// A node whose last run began longer ago counts as silent in the metrics; 2 hours if absent.
+    pub silent_hours: Option<u64>,
 }
 
 impl HistoryOptions {
     pub fn directory(&self) -> PathBuf {
         self.directory.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DIRECTORY))
+    }
+
+    pub fn silent(&self) -> Duration {
+        Duration::from_hours(self.silent_hours.unwrap_or(DEFAULT_SILENT_HOURS).max(1))
     }
 
     pub fn keep(&self) -> Duration {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_api::HistorySink as _;
 use muster_wire::history::HistoryEvent;
 use serde_json::{Map, Value};
 
@@ -33,7 +34,7 @@ impl HistoryTap {
         }
         let line: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
         if let Some(line) = line.filter(|line| !line.contains_key("audit")) {
-            self.journal.record(HistoryEvent::Audit { refused: self.refused, line });
+            self.journal.record(None, HistoryEvent::Audit { refused: self.refused, line });
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 
+use muster_api::HistorySink as _;
 use muster_wire::history::{HistoryEvent, RunCause};
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -36,25 +37,25 @@ fn take_all(journal: &HistoryJournal) -> Vec<(Uuid, u64, HistoryEvent)> {
 fn records_are_delivered_once_and_in_order_across_daemons() {
     let directory = TempDir::new().unwrap();
     let first = open(&directory);
-    first.record(log("one"));
-    first.record(log("two"));
+    first.record(None, log("one"));
+    first.record(None, log("two"));
     let pending = first.read_pending().unwrap().unwrap();
     assert_eq!((pending.records.len(), pending.previous), (2, None));
     first.confirm(&pending, 1);
     first.store_position().unwrap();
     drop(first);
     let second = open(&directory);
-    second.record(log("three"));
+    second.record(None, log("three"));
     let taken = take_all(&second);
     let found: Vec<_> = taken.iter().map(|(_, seq, event)| (*seq, event.clone())).collect();
     assert_eq!(found, [(2, log("two")), (1, log("three"))]);
     assert_eq!(take_all(&second), []);
-    second.record(log("four"));
+    second.record(None, log("four"));
     assert_eq!(take_all(&second), [(taken[1].0, 2, log("four"))]);
     // The segment of the first daemon is gone.
     assert_eq!(list_segments(directory.path()).unwrap(), [taken[1].0]);
     let third = open(&directory);
-    third.record(log("five"));
+    third.record(None, log("five"));
     assert_eq!(third.read_pending().unwrap().unwrap().previous, Some(taken[1].0));
 }
 
@@ -64,7 +65,7 @@ fn run_of_a_killed_daemon_is_closed_by_the_next_one() {
     let run = Uuid::now_v7();
     let first = open(&directory);
     let start = HistoryEvent::Start { run, cause: RunCause::default(), report: Map::new() };
-    first.record(start.clone());
+    first.record(None, start.clone());
     drop(first);
     let events: Vec<_> =
         take_all(&open(&directory)).into_iter().map(|(_, _, event)| event).collect();
@@ -80,26 +81,26 @@ fn run_of_a_killed_daemon_is_closed_by_the_next_one() {
 fn records_that_cannot_be_written_have_numbers() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    journal.record(log("one"));
+    journal.record(None, log("one"));
     let full = File::options().write(true).open("/dev/full").unwrap();
     let swap = |file: File| {
         let mut state = lock_mutex(&journal.state);
         std::mem::replace(&mut state.current.as_mut().unwrap().file, file)
     };
     let disk = swap(full.try_clone().unwrap());
-    journal.record(log("lost"));
+    journal.record(None, log("lost"));
     swap(disk);
-    journal.record(log("two"));
+    journal.record(None, log("two"));
     swap(full);
-    journal.record(log("lost"));
+    journal.record(None, log("lost"));
     // The next segment begins, and its directory is not there at first.
     lock_mutex(&journal.state).current.as_mut().unwrap().bytes = SEGMENT_BYTES + 1;
     let moved = directory.path().with_extension("moved");
     fs::rename(directory.path(), &moved).unwrap();
-    journal.record(log("lost"));
+    journal.record(None, log("lost"));
     fs::rename(&moved, directory.path()).unwrap();
-    journal.record(log("three"));
-    journal.record(log("four"));
+    journal.record(None, log("three"));
+    journal.record(None, log("four"));
     let taken = take_all(&journal).into_iter();
     let found: Vec<_> = taken.map(|(_, seq, event)| (seq, event)).collect();
     let expected = [(1, log("one")), (3, log("two")), (3, log("three")), (4, log("four"))];
@@ -110,7 +111,7 @@ fn records_that_cannot_be_written_have_numbers() {
 fn part_of_a_line_is_skipped() {
     let directory = TempDir::new().unwrap();
     let first = open(&directory);
-    first.record(log("one"));
+    first.record(None, log("one"));
     let segment = list_segments(directory.path()).unwrap()[0];
     drop(first);
     let path = super::segment_path(directory.path(), segment);
@@ -118,7 +119,7 @@ fn part_of_a_line_is_skipped() {
     text.extend_from_slice(b"{\"seq\": 2, \"ti");
     fs::write(&path, text).unwrap();
     let second = open(&directory);
-    second.record(log("two"));
+    second.record(None, log("two"));
     let events: Vec<_> = take_all(&second).into_iter().map(|(_, _, event)| event).collect();
     assert_eq!(events, [log("one"), log("two")]);
 }
@@ -130,7 +131,7 @@ fn undelivered_segments_are_bounded() {
     let text = "x".repeat(1000);
     let records = usize::try_from(SEGMENT_BYTES).unwrap() * (MAX_SEGMENTS + 2) / 1000;
     for _ in 0..records {
-        journal.record(log(&text));
+        journal.record(None, log(&text));
     }
     assert_eq!(list_segments(directory.path()).unwrap().len(), MAX_SEGMENTS);
     // The first one that is left names a segment that is gone.
@@ -141,6 +142,6 @@ fn undelivered_segments_are_bounded() {
 fn nothing_is_recorded_for_a_fleet_without_a_history() {
     let directory = TempDir::new().unwrap();
     let journal = HistoryJournal::open(directory.path()).unwrap();
-    journal.record(log("one"));
+    journal.record(None, log("one"));
     assert!(list_segments(directory.path()).unwrap().is_empty());
 }

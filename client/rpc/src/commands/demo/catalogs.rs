@@ -6,20 +6,18 @@ use muster_client::{FleetConnection, RpcSettings, TargetSelection};
 use muster_contract::compiler::CompilerEnvironments;
 use muster_ddl::EmptyInput;
 use muster_files::files;
+use muster_organisation::Organisation;
 use muster_organisation::bundle::name::USER_CONFIG;
-use muster_organisation::{CredentialSpec, Organisation, OrganisationError, PrincipalKind};
 use muster_wire::Millis;
-use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 use nix::unistd::{User, geteuid};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::commands::demo::error::DemoError;
-use crate::commands::demo::node::CREDENTIAL_LIFETIME;
+use crate::commands::demo::node;
 use crate::session::environment::ProcessEnvironment;
 
-const SERVICE: &str = "compiler";
 const CREDENTIALS: &str = "compiler.creds";
 /// The code, which is compiled as environment `production`.
 const CODE_DIRECTORY: &str = "code/production";
@@ -65,19 +63,9 @@ impl DemoCompiler {
             }
             files::replace_public(&path, text.as_bytes())?;
         }
-        let name =
-            Identity::parse(SERVICE).map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let spec = CredentialSpec {
-            kind: PrincipalKind::Service,
-            name,
-            tags: ServiceRight::tags(&[ServiceRight::Compile]),
-            expires: Some(CREDENTIAL_LIFETIME),
-            renew: false,
-            out: Some(directory.join(CREDENTIALS)),
-        };
         let lock = organisation.lock()?;
-        organisation.issue_credentials(&lock, &spec, now)?;
-        Ok(())
+        let out = directory.join(CREDENTIALS);
+        node::issue_service(organisation, &lock, ServiceRight::Compile, out, now)
     }
 
     /// The section of the node that compiles, as the user of this command. Other users cannot enter the demonstration's directory.

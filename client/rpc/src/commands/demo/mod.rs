@@ -18,6 +18,7 @@ mod catalogs;
 mod contexts;
 mod error;
 mod fleet;
+mod history;
 mod machine;
 mod node;
 mod policies;

@@ -32,7 +32,6 @@ const NODE_PATHS: [(&str, &str); 7] = [
     ("root", "root"),
 ];
 
-const DIRECTORY_SERVICE: &str = "directory";
 const DIRECTORY_CREDS: &str = "directory.creds";
 
 type DemoNodeConfig = BTreeMap<&'static str, Value>;
@@ -67,22 +66,16 @@ pub fn make_node(
     lock: &OrganisationLock,
     directory: &Path,
     (node, policies): (&DemoNode, &DemoPolicies),
-    (runs_directory, catalogs): (bool, BTreeMap<&'static str, Value>),
+    (runs_directory, more): (bool, BTreeMap<&'static str, Value>),
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
     let plugins = common_config().into_iter().chain(program_config());
-    let mut plugins: BTreeMap<_, _> = plugins.chain(catalogs).collect();
+    let mut plugins: BTreeMap<_, _> = plugins.chain(more).collect();
     if runs_directory {
         plugins.insert("directory", json!({"enabled": true, "credentials": DIRECTORY_CREDS}));
-        let service = Identity::parse(DIRECTORY_SERVICE)
-            .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let spec = CredentialSpec {
-            out: Some(directory.join(DIRECTORY_CREDS)),
-            tags: ServiceRight::tags(&[ServiceRight::Directory]),
-            ..credential_spec(PrincipalKind::Service, &service)
-        };
         files::create_private_directory(directory)?;
-        organisation.issue_credentials(lock, &spec, now)?;
+        let out = directory.join(DIRECTORY_CREDS);
+        issue_service(organisation, lock, ServiceRight::Directory, out, now)?;
     }
     let mut config = node_config(&plugins);
     // The directory follows changes at once, and notices within 34 s that a node has stopped.
@@ -98,6 +91,25 @@ pub fn make_node(
     files::replace_public(&directory.join("classes.txt"), classes.as_bytes())?;
     machine::make_scratch_root(&directory.join("root"), node)?;
     Ok(path)
+}
+
+/// Writes the credentials of a service, which has the name of its right.
+pub fn issue_service(
+    organisation: &Organisation,
+    lock: &OrganisationLock,
+    right: ServiceRight,
+    out: PathBuf,
+    now: Millis,
+) -> Result<(), DemoError> {
+    let name = Identity::parse(right.as_str())
+        .map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let spec = CredentialSpec {
+        out: Some(out),
+        tags: ServiceRight::tags(&[right]),
+        ..credential_spec(PrincipalKind::Service, &name)
+    };
+    organisation.issue_credentials(lock, &spec, now)?;
+    Ok(())
 }
 
 /// Creates the files of a process that runs many nodes. Its configuration has a name that no node uses. Returns the configuration's path.

@@ -91,6 +91,7 @@ fn print_next_steps(directory: &Path, kind: DemoKind, cx: CommandContext<'_>) {
             ("restart a service", "rpc service restart service=httpd -C apache".to_owned()),
             ("install a package", "rpc package install package=tree".to_owned()),
             ("apply the nodes' catalogs, two nodes at a time", "rpc puppet runall 2".to_owned()),
+            ("see who changed what", "rpc history --changed --since 1h".to_owned()),
         ]);
     }
     if matches!(kind, DemoKind::Catalogs) {

@@ -31,7 +31,8 @@ use crate::commands::demo::ready::ReadinessListener;
 use crate::commands::demo::record::DemoRecord;
 use crate::commands::demo::steps::DemoKind;
 use crate::commands::demo::{
-    broker, catalogs, contexts, fleet, node, process, ready, record, services, steps, virtual_nodes,
+    broker, catalogs, contexts, fleet, history, node, process, ready, record, services, steps,
+    virtual_nodes,
 };
 use crate::session::broker_program;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
@@ -155,6 +156,9 @@ impl DemoStart<'_> {
         if self.compiler.is_some() {
             DemoCompiler::prepare(&organisation, directory, unix_millis_now())?;
         }
+        if !args.in_memory {
+            history::prepare(&organisation, directory, unix_millis_now())?;
+        }
         organisation.declare_stores(StoreOptions::default(), unix_millis_now()).await?;
         make_user(&organisation, fleet::DEMO_USER, directory)?;
         make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
@@ -233,11 +237,14 @@ impl DemoStart<'_> {
             let directory = self.directory.join("nodes").join(node.name.as_str());
             let now = unix_millis_now();
             let is_last = index == last;
-            let mut catalogs = BTreeMap::new();
+            let mut more = BTreeMap::new();
+            if is_last {
+                more.insert("history", history::section(self.directory));
+            }
             if let Some(compiler) = &self.compiler {
-                catalogs.insert("release", json!({"enabled": true}));
+                more.insert("release", json!({"enabled": true}));
                 if is_last {
-                    catalogs.insert("compiler", compiler.section(self.directory));
+                    more.insert("compiler", compiler.section(self.directory));
                 }
             }
             let config = node::make_node(
@@ -245,7 +252,7 @@ impl DemoStart<'_> {
                 &lock,
                 &directory,
                 (node, &policies),
-                (is_last, catalogs),
+                (is_last, more),
                 now,
             )?;
             self.start_daemon(node.name.clone(), &config, (index, None), &[])

@@ -20,6 +20,7 @@ pub const HISTORY_HELP: &str = "Examples:
   rpc history who rip --since 7d                     what a user did
   rpc history --failed --since 2h                    what failed or was refused
   rpc history --text 'motd nginx' -j                 words in any value
+  rpc history --follow -C web                        what happens from now on
 
 Nodes report requests, changes and runs as they happen, and what happened while
 the broker was away when it is back. A filter selects nodes as they are now;
@@ -27,6 +28,15 @@ without one, nodes that are gone are listed, too. Times are those of the nodes.
 
 GAP says that records of a node are missing: it was cut off for too long, its
 disk was full, or its journal was removed.";
+
+pub const DRIFT_HELP: &str = "Examples:
+  rpc drift -C web                     what the web servers differ in
+  rpc drift -j --jq '.rows[].resource'
+
+A node differs in what its last complete run would have changed and did not,
+because the run or the resource was in noop mode. Nodes that differ alike are
+one line. SINCE is the first run that reported the difference of any of them
+after a run last changed the resource.";
 
 /// `rpc history`.
 #[derive(Debug, Args)]
@@ -51,6 +61,9 @@ pub struct HistoryArgs {
     /// Only rows with all these words
     #[arg(long, value_name = "WORDS")]
     pub text: Option<String>,
+    /// Show the newest rows, and then what happens, until Ctrl-C
+    #[arg(short, long)]
+    pub follow: bool,
     /// Which rows, and their form.
     #[command(flatten)]
     pub rows: HistoryRowArgs,
@@ -114,6 +127,41 @@ pub enum ReportCommand {
 The report has Puppet's format 12. A run that goes on, or that was cut off, has
 the events so far.")]
     Show(ReportShowArgs),
+    /// Show what runs change and how they end, as it happens
+    #[command(after_help = "Examples:
+  rpc report follow -C web
+  rpc report follow --failed -j
+
+With -j, each row is a line of JSON. Ends with Ctrl-C.")]
+    Follow(ReportFollowArgs),
+}
+
+/// `rpc report follow`.
+#[derive(Debug, Args)]
+pub struct ReportFollowArgs {
+    /// Only changes, and runs that changed something
+    #[arg(long)]
+    pub changed: bool,
+    /// Only what failed or was cut off
+    #[arg(long)]
+    pub failed: bool,
+    /// Which nodes.
+    #[command(flatten)]
+    pub conditions: ConditionArgs,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// `rpc drift`.
+#[derive(Debug, Args)]
+pub struct DriftArgs {
+    /// Which nodes.
+    #[command(flatten)]
+    pub conditions: ConditionArgs,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// `rpc report show`.

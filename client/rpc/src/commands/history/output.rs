@@ -1,8 +1,11 @@
 //! Renders what happened, lists of runs, and the report of one. Texts of nodes are escaped.
 
-use muster_base::NodeText;
+use std::fmt::Write as _;
+
+use muster_base::{NodeText, format_millis};
 use muster_contract::history::{
-    HistoryQueryOutput, HistoryReportOutput, HistoryRow, HistoryRunRow, HistoryRunsOutput,
+    HistoryDriftOutput, HistoryQueryOutput, HistoryReportOutput, HistoryRow, HistoryRunRow,
+    HistoryRunsOutput,
 };
 use muster_display::TextPage;
 use muster_display::table::Table;
@@ -68,6 +71,47 @@ pub fn render_history(found: &HistoryQueryOutput, width: usize) -> String {
         table.row(cells).failed_if(is_bad);
     }
     table.max_lines(Some(MAX_CELL_LINES)).render(width)
+}
+
+/// A row as a line of a growing list.
+pub fn render_row_line(row: &HistoryRow) -> String {
+    let (time, node, who) =
+        (format_time_millis(row.time), &row.node, text_or_dash(row.who.as_ref()));
+    format!("{time}  {node}  {who}  {}  {}  {}", by_text(row), what_text(row), result_text(row))
+}
+
+pub fn render_drift(found: &HistoryDriftOutput, width: usize, now: Millis) -> String {
+    if found.rows.is_empty() {
+        return "no node differs from its last catalog\n".to_owned();
+    }
+    let mut table =
+        Table::new(["NODES", "RESOURCE", "PROPERTY", "DIFFERENCE", "SINCE", "FOR", "NAMES"]);
+    for row in &found.rows {
+        let message = row.message.as_ref().map(|message| message.line().into_owned());
+        let difference = match (&row.before, &row.after) {
+            (Some(before), Some(after)) => format!("{} -> {}", before.line(), after.line()),
+            _ => message.unwrap_or_else(dash),
+        };
+        let surplus = row.count.saturating_sub(u64::try_from(row.nodes.len()).unwrap_or(u64::MAX));
+        let mut names = row.nodes.join(", ");
+        if surplus > 0 {
+            let _ = write!(names, ", and {surplus} more");
+        }
+        table.row([
+            row.count.to_string(),
+            row.resource.line().into_owned(),
+            text_or_dash(row.property.as_ref()),
+            difference,
+            format_time_millis(row.since),
+            format_millis(now.saturating_sub(row.since)),
+            names,
+        ]);
+    }
+    let mut text = table.max_lines(Some(MAX_CELL_LINES)).render(width);
+    if found.more {
+        text.push_str("there are more differences; select fewer nodes\n");
+    }
+    text
 }
 
 /// What the rows leave out.

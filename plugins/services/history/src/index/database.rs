@@ -13,16 +13,19 @@ use super::error::IndexError;
 
 const FILE: &str = "history.db";
 /// A database of another version is built again.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 /// A reader never waits for the writer in this mode; two processes with the same file do.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The index, with one connection that writes and one that reads.
+/// Connections that read at once.
+const READERS: usize = 4;
+
+/// The index, with one connection that writes and some that read.
 #[derive(Debug)]
 pub struct HistoryIndex {
     writer: Mutex<Connection>,
-    reader: Mutex<Connection>,
+    readers: [Mutex<Connection>; READERS],
 }
 
 impl HistoryIndex {
@@ -61,9 +64,13 @@ impl HistoryIndex {
             transaction.commit()?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let reader = Connection::open_with_flags(&path, flags)?;
-        reader.busy_timeout(BUSY_TIMEOUT)?;
-        Ok(Self { writer: Mutex::new(writer), reader: Mutex::new(reader) })
+        let open_reader = || {
+            let reader = Connection::open_with_flags(&path, flags)?;
+            reader.busy_timeout(BUSY_TIMEOUT)?;
+            Ok::<_, IndexError>(Mutex::new(reader))
+        };
+        let readers = [open_reader()?, open_reader()?, open_reader()?, open_reader()?];
+        Ok(Self { writer: Mutex::new(writer), readers })
     }
 
     /// The revision of the bucket up to which everything was taken.
@@ -97,12 +104,29 @@ impl HistoryIndex {
         Ok(deleted)
     }
 
+    /// Deletes the events of runs without changes that ended before this time, in milliseconds since the epoch; the rows of the runs stay, and the last run of each
+    /// node stays as it is. At most `limit` runs, because nothing else is written meanwhile; returns how many.
+    pub fn thin_unchanged(&self, time: u64, limit: usize) -> Result<usize, IndexError> {
+        let writer = self.write();
+        let mut thin = writer.prepare_cached(
+            "UPDATE run SET events = NULL WHERE id IN (
+                 SELECT id FROM run AS old WHERE status = 'unchanged' AND events IS NOT NULL AND ended < ?1 AND EXISTS (
+                     SELECT 1 FROM run AS newer WHERE newer.node = old.node AND newer.started > old.started
+                 ) LIMIT ?2
+             )",
+        )?;
+        Ok(thin.execute(params![to_signed(time), limit])?)
+    }
+
     pub(super) fn write(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A connection that nothing reads from; if there is none, the first one when it is free.
     pub(super) fn read(&self) -> MutexGuard<'_, Connection> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+        let [first, ..] = &self.readers;
+        let free = self.readers.iter().find_map(|reader| reader.try_lock().ok());
+        free.unwrap_or_else(|| first.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

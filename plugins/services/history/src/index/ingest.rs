@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::database::{HistoryIndex, to_signed};
 use super::error::IndexError;
 use super::origin::find_origin;
-use super::row::{NewRow, value_text};
-use super::runs;
+use super::row::{NewRow, Taking, value_text};
+use super::runs::{self, AddedEvent};
 
 /// A message whose signature was verified.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl HistoryIndex {
         let mut new = 0;
         for message in messages {
             if let Some(batch) = &message.batch {
-                new += take_batch(&transaction, batch, message.time)?;
+                new += take_batch(&transaction, batch, message)?;
             }
         }
         if let Some(last) = messages.iter().map(|message| message.revision).max() {
@@ -65,7 +65,7 @@ struct NodePosition {
 fn take_batch(
     transaction: &Transaction<'_>,
     batch: &OpenedBatch,
-    stored_at: u64,
+    message: &IngestedMessage,
 ) -> Result<usize, IndexError> {
     let mut position = find_node(transaction, &batch.node)?;
     if position.segment.is_some_and(|known| batch.segment < known) {
@@ -79,6 +79,7 @@ fn take_batch(
         }
         (position.segment, position.seq) = (Some(batch.segment), 0);
     }
+    let taking = Taking { transaction, node: position.id, revision: message.revision };
     let mut new = 0;
     for record in &batch.records {
         if record.seq <= position.seq {
@@ -95,11 +96,11 @@ fn take_batch(
                 failed: true,
                 ..NewRow::of(HistoryKind::Gap)
             };
-            row.insert(transaction, position.id, record.time.min(stored_at))?;
+            row.insert(&taking, record.time.min(message.time))?;
         }
         position.seq = record.seq;
         // A node whose clock is ahead does not write into the future.
-        take_record(transaction, position.id, record.time.min(stored_at), &record.event)?;
+        take_record(&taking, record.time.min(message.time), record)?;
         new += 1;
     }
     let segment = position.segment.map(|segment| segment.to_string());
@@ -124,48 +125,45 @@ fn find_node(transaction: &Transaction<'_>, node: &Identity) -> Result<NodePosit
     Ok(found)
 }
 
-fn take_record(
-    transaction: &Transaction<'_>,
-    node: i64,
-    time: u64,
-    event: &HistoryEvent,
-) -> Result<(), IndexError> {
-    match event {
-        HistoryEvent::Audit { refused, line } => {
-            if let Some(row) = NewRow::of_audit(*refused, line) {
-                row.insert(transaction, node, time)?;
-            }
-            return Ok(());
+fn take_record(taking: &Taking<'_>, time: u64, record: &HistoryRecord) -> Result<(), IndexError> {
+    let event = &record.event;
+    if let HistoryEvent::Audit { refused, line } = event {
+        if let Some(row) = NewRow::of_audit(*refused, line) {
+            row.insert(taking, time)?;
         }
-        HistoryEvent::Start { run, cause, report } => {
-            runs::begin_run(transaction, node, time, *run, cause, report)?;
-        }
-        HistoryEvent::Resource { run, status } => {
-            take_resource(transaction, node, time, *run, status)?;
-        }
-        HistoryEvent::Log { .. }
-        | HistoryEvent::End { .. }
-        | HistoryEvent::Aborted { .. }
-        | HistoryEvent::Unknown => {}
+        return Ok(());
     }
     let Some(run) = event.run() else { return Ok(()) };
-    let is_end = matches!(event, HistoryEvent::End { .. } | HistoryEvent::Aborted { .. });
-    if runs::add_event(transaction, node, run, event, is_end)? && is_end {
-        runs::end_run(transaction, node, time, run)?;
+    if let HistoryEvent::Start { cause, report, .. } = event {
+        runs::begin_run(taking, time, run, cause, report)?;
     }
-    Ok(())
+    let added = runs::add_event(taking, run, record)?;
+    match event {
+        // What a request changed belongs to no run.
+        HistoryEvent::Resource { status, .. } if added != AddedEvent::Refused => {
+            take_resource(taking, time, run, status)
+        }
+        HistoryEvent::End { .. } | HistoryEvent::Aborted { .. } if added == AddedEvent::Added => {
+            runs::end_run(taking, time, run)
+        }
+        _ => Ok(()),
+    }
 }
 
+/// Takes the changes of a resource. In a run, they replace those of an earlier status of the resource, which was derived from Puppet's log.
 fn take_resource(
-    transaction: &Transaction<'_>,
-    node: i64,
+    taking: &Taking<'_>,
     time: u64,
     run: Uuid,
     status: &Map<String, Value>,
 ) -> Result<(), IndexError> {
     let events = status.get("events").and_then(Value::as_array).filter(|events| !events.is_empty());
     let Some(events) = events else { return Ok(()) };
-    let origin = find_origin(transaction, node, run)?;
+    let origin = find_origin(taking.transaction, taking.node, run)?;
+    if let (true, Some(resource)) = (origin.is_run, status.get("resource").and_then(Value::as_str))
+    {
+        taking.delete_rows("run = ?1 AND resource = ?2", params![run.to_string(), resource])?;
+    }
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     for event in events {
         let Some(event_status) = event.get("status").and_then(Value::as_str) else { continue };
@@ -186,7 +184,7 @@ fn take_resource(
             message: text(event.get("message")),
             ..NewRow::of(HistoryKind::Change)
         };
-        row.insert(transaction, node, time)?;
+        row.insert(taking, time)?;
     }
     Ok(())
 }

@@ -1,13 +1,17 @@
 //! Finds rows and runs.
 
+use std::fmt;
+
 use muster_contract::history::{
     HistoryKind, HistoryQueryInput, HistoryRow, HistoryRunRow, HistoryRunsInput, MAX_HISTORY_ROWS,
 };
 use muster_wire::compressed::decompress_json;
-use muster_wire::history::{FoldedRun, HistoryEvent, fold_run};
+use muster_wire::history::{FoldedRun, HistoryEvent, RunCause, fold_run};
 use muster_wire::identity::Identity;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+use serde_json::{Map, json};
+use uuid::Uuid;
 
 use super::database::{HistoryIndex, to_signed};
 use super::error::IndexError;
@@ -22,6 +26,29 @@ const RUN_COLUMNS: &str = "run.id, node.name, started, ended, status, noop, engi
 pub struct QueryPage {
     pub rows: Vec<HistoryRow>,
     pub next: Option<String>,
+    /// Where rows that are taken later begin.
+    pub position: String,
+}
+
+/// Where rows begin that were not read yet: in the order of the bucket, which is the same in all instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
+    revision: u64,
+    /// Rows of this revision that were read.
+    read: u64,
+}
+
+impl Position {
+    fn parse(text: &str) -> Option<Self> {
+        let (revision, read) = text.split_once('.')?;
+        Some(Self { revision: revision.parse().ok()?, read: read.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.revision, self.read)
+    }
 }
 
 /// Conditions with their values. Nothing of a request is part of the text of a query.
@@ -90,67 +117,86 @@ impl Conditions {
     }
 }
 
+#[derive(Debug)]
+struct FoundRow {
+    id: i64,
+    revision: u64,
+    row: HistoryRow,
+}
+
 impl HistoryIndex {
-    /// What happened, the newest first. `nodes`: only of these.
+    /// What happened, the newest first; from a position on, in the order in which it was taken. `nodes`: only of these.
     pub fn query(
         &self,
         input: &HistoryQueryInput,
         nodes: Option<&[Identity]>,
         limit: u32,
     ) -> Result<QueryPage, IndexError> {
-        let mut conditions = Conditions::default();
-        conditions.add_nodes(nodes);
-        if let Some(kind) = input.kind {
-            conditions.add("kind = ?", kind_number(kind));
-        }
-        conditions.add_period("time", input.since, input.until);
-        let texts = [
-            ("who", &input.who),
-            ("request", &input.request),
-            ("run", &input.run),
-            ("release", &input.release),
-            ("agent", &input.agent),
-            ("action", &input.action),
-            ("resource", &input.resource),
-        ];
-        for (column, value) in texts {
-            conditions.add_text(column, value.as_ref());
-        }
-        if let Some(type_name) = &input.resource_type {
-            let prefix = format!("{type_name}[");
-            let values: Vec<Box<dyn ToSql>> = vec![Box::new(prefix.clone()), Box::new(prefix)];
-            conditions.add_all("substr(resource, 1, length(?)) = ?", values);
-        }
-        conditions.add_flag("changed", input.changed);
-        conditions.add_flag("failed", input.failed);
-        if let Some(text) = &input.text {
-            conditions.add(
-                "happened.id IN (SELECT rowid FROM words WHERE words MATCH ?)",
-                match_text(text),
-            );
+        // Before the rows: those that are taken meanwhile are read the next time.
+        let end = Position { revision: self.revision()? + 1, read: 0 };
+        let mut conditions = query_conditions(input, nodes);
+        let limit = usize::try_from(limit.clamp(1, MAX_HISTORY_ROWS)).unwrap_or(1);
+        if let Some(begin) = input.from.as_deref().and_then(Position::parse) {
+            return self.query_from(begin, end, conditions, limit);
         }
         if let Some((time, id)) = input.after.as_deref().and_then(parse_cursor) {
             let values: Vec<Box<dyn ToSql>> = vec![Box::new(time), Box::new(id)];
             conditions.add_all("(time, happened.id) < (?, ?)", values);
         }
-        let limit = usize::try_from(limit.clamp(1, MAX_HISTORY_ROWS)).unwrap_or(1);
+        let order = format!("ORDER BY time DESC, happened.id DESC LIMIT {}", limit + 1);
+        let mut found = self.find_rows(&conditions, &order)?;
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| has_more);
+        let next = next.map(|found| format!("{}.{}", found.row.time, found.id));
+        let rows = found.into_iter().map(|found| found.row).collect();
+        Ok(QueryPage { rows, next, position: end.to_string() })
+    }
+
+    /// Rows from a position on, in the order in which they were taken.
+    fn query_from(
+        &self,
+        begin: Position,
+        end: Position,
+        mut conditions: Conditions,
+        limit: usize,
+    ) -> Result<QueryPage, IndexError> {
+        let period = [begin.revision, end.revision].map(to_signed);
+        let values: Vec<Box<dyn ToSql>> = period.map(|end| Box::new(end) as Box<dyn ToSql>).into();
+        conditions.add_all("revision >= ? AND revision < ?", values);
+        let (read, order) = (begin.read, "ORDER BY revision, happened.id");
+        let found = self.find_rows(&conditions, &format!("{order} LIMIT {limit} OFFSET {read}"))?;
+        let is_full = found.len() == limit;
+        let position = match found.last().filter(|_| is_full) {
+            Some(last) => {
+                let same = found.iter().filter(|found| found.revision == last.revision).count();
+                let before = if last.revision == begin.revision { begin.read } else { 0 };
+                Position {
+                    revision: last.revision,
+                    read: before + u64::try_from(same).unwrap_or(u64::MAX),
+                }
+            }
+            None if begin.revision < end.revision => end,
+            // The bucket was created again, or this instance is behind the one that answered before.
+            None => begin,
+        };
+        let rows = found.into_iter().map(|found| found.row).collect();
+        Ok(QueryPage { rows, next: None, position: position.to_string() })
+    }
+
+    fn find_rows(&self, conditions: &Conditions, order: &str) -> Result<Vec<FoundRow>, IndexError> {
         let text = format!(
-            "SELECT happened.id, time, node.name, kind, status, who, request, approver, schedule, agent, action, run, release,
-                 resource, property, before, after, message
-             FROM happened JOIN node ON node.id = happened.node {} ORDER BY time DESC, happened.id DESC LIMIT {}",
+            "SELECT happened.id, revision, time, node.name, kind, status, who, request, approver, schedule, agent, action, run,
+                 release, resource, property, before, after, message
+             FROM happened JOIN node ON node.id = happened.node {} {order}",
             conditions.text(),
-            limit + 1,
         );
         let reader = self.read();
         let mut statement = reader.prepare(&text)?;
         let found = statement.query_map(params_from_iter(conditions.values()), |row| {
-            Ok((row.get::<_, i64>(0)?, read_row(row)?))
+            Ok(FoundRow { id: row.get(0)?, revision: row.get(1)?, row: read_row(row)? })
         })?;
-        let mut found = found.collect::<Result<Vec<_>, _>>()?;
-        let has_more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| has_more).map(|(id, row)| format!("{}.{id}", row.time));
-        Ok(QueryPage { rows: found.into_iter().map(|(_, row)| row).collect(), next })
+        Ok(found.collect::<Result<_, _>>()?)
     }
 
     /// Runs, the newest first, and whether there are more.
@@ -201,6 +247,7 @@ impl HistoryIndex {
         let Some((row, events)) = found.optional()? else { return Ok(None) };
         let events = match events {
             Some(events) => decompress_json(&events, 2 * MAX_RUN_BYTES)?,
+            None if row.ended.is_some() => thinned_events(&row),
             None => read_events(&reader, &row.run)?,
         };
         Ok(fold_run(&events).map(|folded| (row, folded)))
@@ -210,6 +257,55 @@ impl HistoryIndex {
     pub fn oldest(&self) -> Result<Option<u64>, IndexError> {
         Ok(self.read().query_row("SELECT min(time) FROM happened", [], |row| row.get(0))?)
     }
+}
+
+/// The conditions of a query, apart from the page.
+fn query_conditions(input: &HistoryQueryInput, nodes: Option<&[Identity]>) -> Conditions {
+    let mut conditions = Conditions::default();
+    conditions.add_nodes(nodes);
+    if let Some(kind) = input.kind {
+        conditions.add("kind = ?", kind_number(kind));
+    }
+    conditions.add_period("time", input.since, input.until);
+    let texts = [
+        ("who", &input.who),
+        ("request", &input.request),
+        ("run", &input.run),
+        ("release", &input.release),
+        ("agent", &input.agent),
+        ("action", &input.action),
+        ("resource", &input.resource),
+    ];
+    for (column, value) in texts {
+        conditions.add_text(column, value.as_ref());
+    }
+    if input.in_runs == Some(true) {
+        conditions.clauses.push("run IS NOT NULL".to_owned());
+    }
+    if let Some(type_name) = &input.resource_type {
+        let prefix = format!("{type_name}[");
+        let values: Vec<Box<dyn ToSql>> = vec![Box::new(prefix.clone()), Box::new(prefix)];
+        conditions.add_all("substr(resource, 1, length(?)) = ?", values);
+    }
+    conditions.add_flag("changed", input.changed);
+    conditions.add_flag("failed", input.failed);
+    if let Some(text) = &input.text {
+        conditions
+            .add("happened.id IN (SELECT rowid FROM words WHERE words MATCH ?)", match_text(text));
+    }
+    conditions
+}
+
+/// What is left of a run without changes whose events were deleted.
+fn thinned_events(row: &HistoryRunRow) -> Vec<HistoryEvent> {
+    let report = json!({
+        "host": row.node, "status": row.status, "noop": row.noop, "environment": row.environment,
+        "transaction_completed": true,
+    });
+    let (run, report) =
+        (Uuid::try_parse(&row.run).unwrap_or_default(), report.as_object().cloned());
+    let start = HistoryEvent::Start { run, cause: RunCause::default(), report: Map::new() };
+    vec![start, HistoryEvent::End { run, report: report.unwrap_or_default() }]
 }
 
 /// The events of a run that goes on.

@@ -1,7 +1,7 @@
 //! A new row of the table `happened`, with its words.
 
 use muster_contract::history::HistoryKind;
-use rusqlite::{Transaction, params};
+use rusqlite::{Params, Transaction, params};
 use serde_json::{Map, Value};
 
 use super::database::to_signed;
@@ -17,6 +17,34 @@ pub(super) fn kind_number(kind: HistoryKind) -> i64 {
         HistoryKind::Change => 2,
         HistoryKind::Run => 3,
         HistoryKind::Gap => 4,
+    }
+}
+
+/// What a message of a node is taken with.
+#[derive(Debug)]
+pub(super) struct Taking<'a> {
+    pub(super) transaction: &'a Transaction<'a>,
+    pub(super) node: i64,
+    /// The revision of the message.
+    pub(super) revision: u64,
+}
+
+impl Taking<'_> {
+    /// Deletes rows of `happened`, with their words.
+    pub(super) fn delete_rows(
+        &self,
+        condition: &str,
+        values: impl Params,
+    ) -> Result<(), IndexError> {
+        let text = format!("DELETE FROM happened WHERE {condition} RETURNING id");
+        let mut deleted = self.transaction.prepare_cached(&text)?;
+        let ids = deleted.query_map(values, |row| row.get::<_, i64>(0))?;
+        for id in ids {
+            self.transaction
+                .prepare_cached("DELETE FROM words WHERE rowid = ?1")?
+                .execute([id?])?;
+        }
+        Ok(())
     }
 }
 
@@ -92,22 +120,19 @@ impl<'a> NewRow<'a> {
         })
     }
 
-    pub(super) fn insert(
-        &self,
-        transaction: &Transaction<'_>,
-        node: i64,
-        time: u64,
-    ) -> Result<(), IndexError> {
+    pub(super) fn insert(&self, taking: &Taking<'_>, time: u64) -> Result<(), IndexError> {
+        let Taking { transaction, node, revision } = taking;
         if self.kind == HistoryKind::Request && self.status != "started" {
-            self.replace_started(transaction, node)?;
+            self.replace_started(taking)?;
         }
         transaction
             .prepare_cached(
-                "INSERT INTO happened (time, node, kind, status, changed, failed, who, request, approver, schedule,
-                     agent, action, run, release, resource, property, before, after, message)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                "INSERT INTO happened (revision, time, node, kind, status, changed, failed, who, request, approver,
+                     schedule, agent, action, run, release, resource, property, before, after, message)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
             )?
             .execute(params![
+                to_signed(*revision),
                 to_signed(time),
                 node,
                 kind_number(self.kind),
@@ -142,19 +167,12 @@ impl<'a> NewRow<'a> {
         Ok(())
     }
 
-    fn replace_started(&self, transaction: &Transaction<'_>, node: i64) -> Result<(), IndexError> {
+    fn replace_started(&self, taking: &Taking<'_>) -> Result<(), IndexError> {
         let Some(request) = &self.request else { return Ok(()) };
-        let mut started = transaction.prepare_cached(
-            "DELETE FROM happened WHERE request = ?1 AND node = ?2 AND kind = ?3 AND status = 'started' RETURNING id",
-        )?;
-        let ids = started
-            .query_map(params![request, node, kind_number(HistoryKind::Request)], |row| {
-                row.get::<_, i64>(0)
-            })?;
-        for id in ids {
-            transaction.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([id?])?;
-        }
-        Ok(())
+        taking.delete_rows(
+            "request = ?1 AND node = ?2 AND kind = ?3 AND status = 'started'",
+            params![request, taking.node, kind_number(HistoryKind::Request)],
+        )
     }
 }
 

@@ -2,35 +2,45 @@
 
 use muster_contract::history::HistoryKind;
 use muster_wire::compressed::compress_json;
-use muster_wire::history::{HistoryEvent, RunCause, fold_run};
-use rusqlite::{OptionalExtension as _, Transaction, params};
+use muster_wire::history::{HistoryEvent, HistoryRecord, RunCause, fold_run};
+use rusqlite::{OptionalExtension as _, params};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::database::to_signed;
+use super::database::{HistoryIndex, to_signed};
 use super::error::IndexError;
 use super::origin::find_origin;
-use super::row::NewRow;
+use super::row::{NewRow, Taking, kind_number};
 
 /// JSON of the events of one run: of a run of 30,000 resources. Further ones are left out.
 pub(super) const MAX_RUN_BYTES: usize = 32 * 1024 * 1024;
 
+/// What became of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AddedEvent {
+    Added,
+    /// The run has ended, belongs to another node, or has the event.
+    Refused,
+    /// There is no run with this id.
+    NoRun,
+}
+
 pub(super) fn begin_run(
-    transaction: &Transaction<'_>,
-    node: i64,
+    taking: &Taking<'_>,
     time: u64,
     run: Uuid,
     cause: &RunCause,
     report: &Map<String, Value>,
 ) -> Result<(), IndexError> {
-    let mut insert = transaction.prepare_cached(
+    let mut insert = taking.transaction.prepare_cached(
         "INSERT INTO run (id, node, started, status, noop, engine, who, request, release, environment)
          VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
     )?;
+    let began = report.get("time").and_then(Value::as_str).and_then(parse_time);
     insert.execute(params![
         run.to_string(),
-        node,
-        to_signed(time),
+        taking.node,
+        to_signed(began.unwrap_or(time).min(time)),
         report.get("noop").and_then(Value::as_bool).unwrap_or_default(),
         cause.engine,
         cause.caller,
@@ -41,37 +51,79 @@ pub(super) fn begin_run(
     Ok(())
 }
 
-/// Adds an event to a run of this node that has begun and not ended, and returns whether there is one: no node writes into the run of another one. Beyond a
-/// bound, only the end is added.
+/// Adds an event to a run of this node that has begun and not ended: no node writes into the run of another one. Beyond a bound, only the end is added.
 pub(super) fn add_event(
-    transaction: &Transaction<'_>,
-    node: i64,
+    taking: &Taking<'_>,
     run: Uuid,
-    event: &HistoryEvent,
-    is_end: bool,
-) -> Result<bool, IndexError> {
-    let (id, text) = (run.to_string(), serde_json::to_string(event)?);
-    let mut size = transaction.prepare_cached(
-        "UPDATE run SET bytes = bytes + ?3 WHERE id = ?1 AND node = ?2 AND ended IS NULL RETURNING bytes",
+    record: &HistoryRecord,
+) -> Result<AddedEvent, IndexError> {
+    let (id, text) = (run.to_string(), serde_json::to_string(&record.event)?);
+    let number = record.number.map(to_signed);
+    // An event of a run that was taken for lost shows that it goes on.
+    let mut size = taking.transaction.prepare_cached(
+        "UPDATE run SET bytes = bytes + ?3, next = coalesce(?4 + 1, next), status = 'running', problem = NULL
+         WHERE id = ?1 AND node = ?2 AND ended IS NULL AND (?4 IS NULL OR next <= ?4) RETURNING bytes",
     )?;
-    let size = size.query_row(params![id, node, text.len()], |row| row.get::<_, usize>(0));
-    let Some(size) = size.optional()? else { return Ok(false) };
+    let size = size
+        .query_row(params![id, taking.node, text.len(), number], |row| row.get::<_, usize>(0))
+        .optional()?;
+    let Some(size) = size else {
+        let mut exists = taking.transaction.prepare_cached("SELECT 1 FROM run WHERE id = ?1")?;
+        return Ok(if exists.exists([&id])? { AddedEvent::Refused } else { AddedEvent::NoRun });
+    };
+    let is_end = matches!(record.event, HistoryEvent::End { .. } | HistoryEvent::Aborted { .. });
     if is_end || size <= MAX_RUN_BYTES {
-        transaction
+        taking
+            .transaction
             .prepare_cached("INSERT INTO event (run, event) VALUES (?1, ?2)")?
             .execute(params![id, text])?;
     }
-    Ok(true)
+    Ok(AddedEvent::Added)
+}
+
+impl HistoryIndex {
+    /// The runs that go on, as far as is known: their ids and nodes.
+    pub fn going_on(&self) -> Result<Vec<(String, String)>, IndexError> {
+        let reader = self.read();
+        let mut select = reader.prepare_cached(
+            "SELECT run.id, node.name FROM run JOIN node ON node.id = run.node
+             WHERE ended IS NULL AND status = 'running'",
+        )?;
+        let found = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// Marks a run as aborted whose node is missing. When the node returns and the run goes on, its events are taken as before.
+    pub fn mark_lost(&self, run: &str, time: u64, problem: &str) -> Result<(), IndexError> {
+        // Not yet read by those who follow the rows.
+        let revision = self.revision()? + 1;
+        let mut writer = self.write();
+        let transaction = writer.transaction()?;
+        let marked = transaction
+            .prepare_cached(
+                "UPDATE run SET status = 'aborted', problem = ?2
+                 WHERE id = ?1 AND ended IS NULL AND status = 'running' RETURNING node",
+            )?
+            .query_row([run, problem], |row| row.get(0))
+            .optional()?;
+        if let (Some(node), Ok(id)) = (marked, Uuid::try_parse(run)) {
+            let taking = Taking { transaction: &transaction, node, revision };
+            insert_end_row(&taking, time, id, "aborted", problem.to_owned(), false)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// Milliseconds since the epoch of a time in a report.
+fn parse_time(text: &str) -> Option<u64> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
 }
 
 /// Folds the events of a run into its row.
-pub(super) fn end_run(
-    transaction: &Transaction<'_>,
-    node: i64,
-    time: u64,
-    run: Uuid,
-) -> Result<(), IndexError> {
-    let id = run.to_string();
+pub(super) fn end_run(taking: &Taking<'_>, time: u64, run: Uuid) -> Result<(), IndexError> {
+    let (transaction, id) = (taking.transaction, run.to_string());
     let mut select =
         transaction.prepare_cached("SELECT event FROM event WHERE run = ?1 ORDER BY id")?;
     let texts = select.query_map([&id], |row| row.get::<_, String>(0))?;
@@ -117,11 +169,31 @@ pub(super) fn end_run(
             compress_json(&events)?,
         ])?;
     transaction.prepare_cached("DELETE FROM event WHERE run = ?1")?.execute([&id])?;
-    let origin = find_origin(transaction, node, run)?;
+    if status == "unchanged" {
+        // Most runs are. The list of runs has them.
+        let of_lost = params![id, kind_number(HistoryKind::Run)];
+        return taking.delete_rows("run = ?1 AND kind = ?2", of_lost);
+    }
     let summary = format!("{changed} changed, {failed} failed");
+    let message = folded.aborted.clone().unwrap_or(summary);
+    insert_end_row(taking, time, run, status, message, changed > 0 && !noop)
+}
+
+/// The row that says how a run ended. It replaces the one of a run that was taken for lost.
+fn insert_end_row(
+    taking: &Taking<'_>,
+    time: u64,
+    run: Uuid,
+    status: &str,
+    message: String,
+    changed: bool,
+) -> Result<(), IndexError> {
+    let id = run.to_string();
+    taking.delete_rows("run = ?1 AND kind = ?2", params![id, kind_number(HistoryKind::Run)])?;
+    let origin = find_origin(taking.transaction, taking.node, run)?;
     let row = NewRow {
         status,
-        changed: changed > 0 && !noop,
+        changed,
         failed: matches!(status, "failed" | "aborted"),
         who: origin.who,
         request: origin.request,
@@ -129,8 +201,8 @@ pub(super) fn end_run(
         agent: origin.agent,
         action: origin.action,
         run: Some(id),
-        message: Some(folded.aborted.unwrap_or(summary)),
+        message: Some(message),
         ..NewRow::of(HistoryKind::Run)
     };
-    row.insert(transaction, node, time)
+    row.insert(taking, time)
 }

@@ -15,6 +15,8 @@ CREATE TABLE node (
 -- One row for each thing that happened. Absent values are NULL, so that indexes leave them out.
 CREATE TABLE happened (
     id INTEGER PRIMARY KEY,
+    -- The message of the bucket that it came with: the same in each instance.
+    revision INTEGER NOT NULL,
     time INTEGER NOT NULL,
     node INTEGER NOT NULL REFERENCES node (id),
     kind INTEGER NOT NULL,
@@ -36,12 +38,14 @@ CREATE TABLE happened (
     message TEXT
 );
 
+CREATE INDEX happened_revision ON happened (revision, id);
 CREATE INDEX happened_time ON happened (time);
 CREATE INDEX happened_node ON happened (node, time);
 CREATE INDEX happened_who ON happened (who, time) WHERE who IS NOT NULL;
 CREATE INDEX happened_request ON happened (request, time) WHERE request IS NOT NULL;
-CREATE INDEX happened_run ON happened (run) WHERE run IS NOT NULL;
+CREATE INDEX happened_run ON happened (run, resource) WHERE run IS NOT NULL;
 CREATE INDEX happened_resource ON happened (resource, time) WHERE resource IS NOT NULL;
+CREATE INDEX happened_node_resource ON happened (node, resource, time) WHERE resource IS NOT NULL;
 
 -- The words of the row with the same id.
 CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
@@ -62,14 +66,18 @@ CREATE TABLE run (
     changed INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,
     problem TEXT,
+    -- The number of the next event.
+    next INTEGER NOT NULL DEFAULT 0,
     -- JSON of its events, also of those that were left out.
     bytes INTEGER NOT NULL DEFAULT 0,
-    -- All events of an ended run, compressed.
+    -- All events of an ended run, compressed. Those of runs without changes are not kept for long.
     events TEXT
 ) WITHOUT ROWID;
 
 CREATE INDEX run_node ON run (node, started);
 CREATE INDEX run_started ON run (started);
+CREATE INDEX run_going_on ON run (node) WHERE ended IS NULL;
+CREATE INDEX run_unchanged ON run (ended) WHERE status = 'unchanged' AND events IS NOT NULL;
 
 -- The events of runs that have not ended.
 CREATE TABLE event (

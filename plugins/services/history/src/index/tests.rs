@@ -34,10 +34,23 @@ impl World {
         first: u64,
         events: &[HistoryEvent],
     ) -> usize {
+        let events: Vec<_> = events.iter().map(|event| (None, event.clone())).collect();
+        self.take_numbered(segment, previous, first, &events)
+    }
+
+    /// The same with the number of each event in its run.
+    fn take_numbered(
+        &mut self,
+        segment: Uuid,
+        previous: Option<Uuid>,
+        first: u64,
+        events: &[(Option<u64>, HistoryEvent)],
+    ) -> usize {
         self.revision += 1;
-        let records = (first..).zip(events).map(|(seq, event)| HistoryRecord {
+        let records = (first..).zip(events).map(|(seq, (number, event))| HistoryRecord {
             seq,
             time: NOW + seq,
+            number: *number,
             event: event.clone(),
         });
         let batch = OpenedBatch {
@@ -247,4 +260,182 @@ fn pages_follow_each_other_and_old_rows_are_deleted() {
     assert_eq!(world.index.delete_before(NOW + 21).unwrap(), 20);
     assert_eq!(world.find(&HistoryQueryInput::default()).len(), 5);
     assert_eq!(world.index.oldest().unwrap(), Some(NOW + 21));
+}
+
+/// An event with its number in the run.
+fn numbered(number: u64, event: HistoryEvent) -> (Option<u64>, HistoryEvent) {
+    (Some(number), event)
+}
+
+#[test]
+fn events_that_are_recorded_again_are_taken_once() {
+    let mut world = World::new();
+    let [first, second, run] = std::array::from_fn(|_| Uuid::now_v7());
+    let log = |text: &str| HistoryEvent::Log { run, log: map(json!({"message": text})) };
+    let begin = [
+        numbered(0, start(run)),
+        numbered(1, log("one")),
+        numbered(2, resource(run, "File[/a]", "success")),
+    ];
+    world.take_numbered(first, None, 1, &begin);
+    // The daemon was restarted, and read Puppet's log again.
+    let again =
+        [&begin[..], &[numbered(3, log("two")), numbered(4, resource(run, "File[/a]", "success"))]]
+            .concat();
+    world.take_numbered(second, Some(first), 1, &again);
+    let end = HistoryEvent::End { run, report: map(json!({"status": "changed"})) };
+    world.take_numbered(second, Some(first), 6, &[numbered(5, end.clone()), numbered(5, end)]);
+    let (row, folded) = world.index.report(NODE, None).unwrap().unwrap();
+    assert_eq!((row.status.raw(), row.changed), ("changed", 1));
+    let logs = folded.report["logs"].as_array().unwrap();
+    assert_eq!(
+        logs.iter().map(|log| log["message"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["one", "two"]
+    );
+    // The later status of the resource replaces the earlier one.
+    let changes =
+        HistoryQueryInput { kind: Some(HistoryKind::Change), ..HistoryQueryInput::default() };
+    assert_eq!(world.find(&changes).len(), 1);
+    let words =
+        HistoryQueryInput { text: Some("File /a".to_owned()), ..HistoryQueryInput::default() };
+    assert_eq!(world.find(&words).len(), 1);
+}
+
+#[test]
+fn run_that_was_taken_for_lost_goes_on_when_its_node_returns() {
+    let mut world = World::new();
+    let [segment, run] = std::array::from_fn(|_| Uuid::now_v7());
+    world.take(segment, None, 1, &[start(run), resource(run, "File[/a]", "success")]);
+    assert_eq!(world.index.going_on().unwrap(), [(run.to_string(), NODE.to_owned())]);
+    world.index.mark_lost(&run.to_string(), NOW + 5, "the node is missing").unwrap();
+    assert_eq!(world.index.going_on().unwrap(), []);
+    let ends = HistoryQueryInput { kind: Some(HistoryKind::Run), ..HistoryQueryInput::default() };
+    assert_eq!(world.find(&ends)[0].status.raw(), "aborted");
+    let (row, folded) = world.index.report(NODE, None).unwrap().unwrap();
+    assert_eq!((row.status.raw(), row.problem.unwrap().raw()), ("aborted", "the node is missing"));
+    assert_eq!(folded.report["resource_statuses"].as_object().unwrap().len(), 1);
+    let end = HistoryEvent::End { run, report: map(json!({"status": "changed"})) };
+    world.take(segment, None, 3, &[resource(run, "File[/b]", "success"), end]);
+    let (row, _) = world.index.report(NODE, None).unwrap().unwrap();
+    assert_eq!((row.status.raw(), row.changed, row.problem), ("changed", 2, None));
+    let found = world.find(&ends);
+    assert_eq!(found.iter().map(|row| row.status.raw()).collect::<Vec<_>>(), ["changed"]);
+}
+
+#[test]
+fn rows_are_followed_from_a_position_without_loss_or_repetition() {
+    let mut world = World::new();
+    let segment = Uuid::now_v7();
+    let events = |count: usize| -> Vec<_> {
+        (0..count).map(|_| request(Uuid::now_v7(), "executed", "rip")).collect()
+    };
+    world.take(segment, None, 1, &events(3));
+    let mut position = world.index.query(&HistoryQueryInput::default(), None, 10).unwrap().position;
+    let (mut first, mut times) = (4, Vec::new());
+    for count in [0, 5, 1, 25, 10, 0] {
+        world.take(segment, None, first, &events(count));
+        first += u64::try_from(count).unwrap();
+        loop {
+            let input =
+                HistoryQueryInput { from: Some(position.clone()), ..HistoryQueryInput::default() };
+            let page = world.index.query(&input, None, 10).unwrap();
+            position = page.position;
+            times.extend(page.rows.iter().map(|row| row.time));
+            if page.rows.is_empty() {
+                break;
+            }
+        }
+    }
+    assert_eq!(times, (4..first).map(|seq| NOW + seq).collect::<Vec<_>>());
+}
+
+#[test]
+fn drift_is_folded_over_the_last_runs() {
+    let mut world = World::new();
+    let segment = Uuid::now_v7();
+    let end = |run: Uuid| HistoryEvent::End { run, report: map(json!({"status": "unchanged"})) };
+    let [planned, changed, again, last] = std::array::from_fn(|_| Uuid::now_v7());
+    let runs = [
+        (planned, resource(planned, "File[/a]", "noop")),
+        (changed, resource(changed, "File[/a]", "success")),
+        (again, resource(again, "File[/a]", "noop")),
+        (last, resource(last, "File[/a]", "noop")),
+    ];
+    let mut seq = 1;
+    for (run, change) in runs {
+        world.take(segment, None, seq, &[start(run), change, end(run)]);
+        seq += 3;
+    }
+    let drift = world.index.drift(None).unwrap();
+    let [row] = &drift.rows[..] else { panic!("{drift:?}") };
+    assert_eq!(
+        (row.resource.raw(), row.count, &row.nodes),
+        ("File[/a]", 1, &vec![NODE.to_owned()])
+    );
+    // Since the run after the one that changed it.
+    assert_eq!(row.since, NOW + 8);
+    let other = Identity::parse("db1.acme.net").unwrap();
+    assert_eq!(world.index.drift(Some(&[other])).unwrap().rows, []);
+    let run = Uuid::now_v7();
+    world.take(segment, None, seq, &[start(run), end(run)]);
+    assert_eq!(world.index.drift(None).unwrap().rows, []);
+}
+
+#[test]
+fn events_of_runs_without_changes_are_not_kept() {
+    let mut world = World::new();
+    let segment = Uuid::now_v7();
+    let [unchanged, changed, last] = std::array::from_fn(|_| Uuid::now_v7());
+    let mut seq = 1;
+    for (run, status) in [(unchanged, "unchanged"), (changed, "changed"), (last, "unchanged")] {
+        let end = HistoryEvent::End { run, report: map(json!({"status": status})) };
+        world.take(segment, None, seq, &[start(run), resource(run, "File[/a]", "audit"), end]);
+        seq += 3;
+    }
+    let resources = |world: &World, run: Uuid| {
+        let (row, folded) = world.index.report(NODE, Some(&run.to_string())).unwrap().unwrap();
+        assert_eq!(folded.report["status"], row.status.raw());
+        folded.report["resource_statuses"].as_object().unwrap().len()
+    };
+    assert_eq!(world.index.thin_unchanged(NOW + 1000, 10).unwrap(), 1);
+    assert_eq!([unchanged, changed, last].map(|run| resources(&world, run)), [0, 1, 1]);
+    assert_eq!(world.index.thin_unchanged(NOW + 1000, 10).unwrap(), 0);
+    assert_eq!(world.index.runs(&HistoryRunsInput::default(), None, 10).unwrap().0.len(), 3);
+}
+
+#[test]
+fn full_disk_takes_a_message_as_a_whole_or_not_at_all() {
+    let mut world = World::new();
+    let segment = Uuid::now_v7();
+    world.take(segment, None, 1, &[request(Uuid::now_v7(), "executed", "rip")]);
+    let writer = world.index.write();
+    let pages: i64 = writer.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    writer.pragma_update(None, "max_page_count", pages).unwrap();
+    drop(writer);
+    let events: Vec<_> = (0..500).map(|_| request(Uuid::now_v7(), "executed", "rip")).collect();
+    let batch = |first: u64| OpenedBatch {
+        node: Identity::parse(NODE).unwrap(),
+        segment,
+        previous: None,
+        records: (first..)
+            .zip(&events)
+            .map(|(seq, event)| HistoryRecord {
+                seq,
+                time: NOW,
+                number: None,
+                event: event.clone(),
+            })
+            .collect(),
+    };
+    let message = || [IngestedMessage { revision: 2, time: NOW + 1000, batch: Some(batch(2)) }];
+    world.index.ingest(&message()).unwrap_err();
+    assert_eq!(
+        (world.index.revision().unwrap(), world.find(&HistoryQueryInput::default()).len()),
+        (1, 1)
+    );
+    // The service reads the message again.
+    world.index.write().pragma_update(None, "max_page_count", 1_000_000).unwrap();
+    assert_eq!(world.index.ingest(&message()).unwrap(), 500);
+    let gaps = HistoryQueryInput { kind: Some(HistoryKind::Gap), ..HistoryQueryInput::default() };
+    assert_eq!(world.find(&gaps), []);
 }
