@@ -63,6 +63,7 @@ mod permits;
 mod policies;
 mod provisioning;
 mod puppet;
+mod puppetdb_sink;
 mod refreshes;
 mod reply_delivery;
 mod resources;

@@ -29,6 +29,7 @@ pub mod published_schemas;
 pub mod puppet;
 pub mod puppet_ca;
 pub mod puppet_daemons;
+pub mod puppetdb;
 pub mod puppetserver;
 pub mod raw_nats;
 pub mod requests;

@@ -101,6 +101,8 @@ pub async fn run_until_signal(
         config: config.clone(),
         checks: checks.clone(),
         directory: Arc::default(),
+        history: Arc::default(),
+        puppetdb: Arc::default(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),

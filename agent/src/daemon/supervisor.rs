@@ -17,6 +17,7 @@ use muster_node::ground::signals::{
     notify_systemd,
 };
 use muster_provisioner::ProvisionerHandle;
+use muster_puppetdb::sink::SinkCounts;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -28,6 +29,7 @@ use crate::daemon::upgrade::NextDaemon;
 use crate::services::central::{self, ServiceContext, ServiceTasks};
 use crate::services::external::ExternalAgentManager;
 use crate::services::metrics::directory_metrics::RunningDirectory;
+use crate::services::metrics::history_metrics::RunningHistory;
 use crate::services::{metrics, upkeep};
 
 #[derive(Clone)]
@@ -39,6 +41,10 @@ pub(super) struct DaemonSupervisor {
     pub(super) checks: Option<CheckMonitor>,
     /// The instance of the directory on this host, once it runs; for the metrics.
     pub(super) directory: Arc<OnceLock<RunningDirectory>>,
+    /// The instance of the history on this host, once it runs; for the metrics.
+    pub(super) history: Arc<OnceLock<RunningHistory>>,
+    /// What the sink for `PuppetDB` on this host has sent, once it runs; for the metrics.
+    pub(super) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
     /// Whether the subscriptions are confirmed; the connection may be lost later.
     pub(super) ready: Arc<AtomicBool>,
     pub(super) stop: CancellationToken,
@@ -91,6 +97,8 @@ impl DaemonSupervisor {
             bus: bus.clone(),
             tunnels,
             directory: Arc::clone(&self.directory),
+            history: Arc::clone(&self.history),
+            puppetdb: Arc::clone(&self.puppetdb),
             ready: Arc::clone(&self.ready),
             stopping: self.stop.clone(),
         };
@@ -102,12 +110,16 @@ impl DaemonSupervisor {
         &self,
         provisioner: &ProvisionerHandle,
     ) -> Result<ServiceTasks, AssembleError> {
+        let catalogs = OnceLock::new();
         let context = ServiceContext {
             config: &self.config,
             core: &self.core,
             system: &self.host,
             stop: &self.stop,
             directory: &self.directory,
+            catalogs: &catalogs,
+            history: &self.history,
+            puppetdb: &self.puppetdb,
             provisioner,
         };
         Ok(central::start_services(context).await?)

@@ -25,13 +25,13 @@ use crate::external::sandbox_helper;
 pub(super) const ENVIRONMENT: &str = "production";
 
 /// One environment, without files at first.
-pub(super) struct Environment {
+pub(crate) struct Environment {
     directory: TempDir,
 }
 
 impl Environment {
     /// `None` if this run skips the tests that need Puppet.
-    pub(super) fn create() -> Option<Self> {
+    pub(crate) fn create() -> Option<Self> {
         if is_skipped("puppet") {
             return None;
         }
@@ -44,7 +44,7 @@ impl Environment {
         Some(environment)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
@@ -53,11 +53,11 @@ impl Environment {
         self.path().join("lib/code")
     }
 
-    pub(super) fn code_path(&self) -> PathBuf {
+    pub(crate) fn code_path(&self) -> PathBuf {
         self.environments().join(ENVIRONMENT)
     }
 
-    pub(super) fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.code_path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();

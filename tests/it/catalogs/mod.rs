@@ -6,7 +6,7 @@ mod commands;
 mod compiles;
 mod fact_reads;
 mod file_reads;
-mod fixture;
+pub(crate) mod fixture;
 mod fleet;
 mod isolation;
 mod killed;

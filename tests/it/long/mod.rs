@@ -9,3 +9,4 @@ mod kill_windows;
 mod machines;
 mod permit_store_faults;
 mod permit_traffic;
+mod puppetdb_sink;

@@ -111,6 +111,7 @@ const PLUGIN_PATHS: &[(&str, &[&str])] = &[
     ("catalog", &["state_dir"]),
     ("compiler", &["credentials", "secret_key"]),
     ("history", &["credentials"]),
+    ("puppetdb", &["ca", "certificate", "key"]),
     ("schedule", &["credentials"]),
     ("directory", &["credentials", "http.socket", "http.certificate", "http.key", "http.tokens"]),
     ("external", &["paths"]),

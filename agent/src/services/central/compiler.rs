@@ -17,6 +17,7 @@ use muster_catalogs::worker::CompileWorker;
 use muster_filter::FactPatterns;
 use muster_host::external::{SandboxHelper, find_account};
 use muster_node::trust::credentials;
+use muster_puppetdb::sink::CatalogSource;
 use muster_wire::stores::CONTENT_BUCKET;
 use muster_wire::token::ServiceRight;
 
@@ -101,6 +102,8 @@ impl CentralService for CentralCompiler {
             content: ContentStore::new(connection.bus.bucket(CONTENT_BUCKET.name)),
         });
         let releases = ReleaseStore::new(handle.catalogs().clone(), worker.content.clone());
+        let source = CatalogSource { handle: handle.clone(), releases: releases.clone() };
+        let _ = context.catalogs.set(source);
         let (code_store, checker) = (code.clone(), Arc::clone(&worker));
         let agent = build_agent(&CompilerActions { handle, code: code_store, releases, checker })?;
         let service =

@@ -13,6 +13,7 @@ use super::directory::{share_index, trust_source};
 use super::service::{
     CentralService, ServiceConnection, ServiceContext, ServiceError, ServiceResult, ServiceTasks,
 };
+use crate::services::metrics::history_metrics::RunningHistory;
 
 pub(super) struct CentralHistory;
 
@@ -38,8 +39,10 @@ impl CentralService for CentralHistory {
         let (own, nodes) = (Arc::clone(&index), directory.clone());
         let times = (options.keep(), options.silent());
         let service = HistoryService::new(bus, own, source, nodes, times);
-        let agent =
-            build_agent(&HistoryActions { index, directory, progress: service.progress() })?;
+        let progress = service.progress();
+        let running = RunningHistory { index: Arc::clone(&index), progress: Arc::clone(&progress) };
+        let _ = context.history.set(running);
+        let agent = build_agent(&HistoryActions { index, directory, progress })?;
         tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));
         // The service closes the connection.
         let lent = ServiceConnection { bus: connection.bus.lend_connection(), ..connection };

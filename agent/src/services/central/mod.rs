@@ -7,6 +7,7 @@ mod compiler;
 mod directory;
 mod history;
 mod provisioner;
+mod puppetdb;
 mod scheduler;
 mod service;
 
@@ -65,11 +66,12 @@ macro_rules! list_services {
     };
 }
 
-// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory.
+// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory, and the sink for PuppetDB uses all three.
 list_services!(
     directory::CentralDirectory,
     scheduler::CentralScheduler,
     compiler::CentralCompiler,
     history::CentralHistory,
+    puppetdb::CentralPuppetdb,
     provisioner::CentralProvisioner,
 );

@@ -15,6 +15,7 @@ use muster_node::core::request_metrics::RequestMetrics;
 use muster_node::pipeline::daemon::Daemon;
 use muster_node::trust::credentials::{self, CredentialsError};
 use muster_provisioner::ProvisionerHandle;
+use muster_puppetdb::sink::{CatalogSource, SinkCounts};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::{AccountTrust, ServiceRight};
@@ -23,6 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::services::metrics::directory_metrics::RunningDirectory;
+use crate::services::metrics::history_metrics::RunningHistory;
 use crate::services::upkeep;
 
 /// A service that is off unless its section of the configuration has `enabled = true`.
@@ -80,6 +82,12 @@ pub(crate) struct ServiceContext<'a> {
     pub(crate) stop: &'a CancellationToken,
     /// Set when the directory starts, for the metrics and for services that use its index.
     pub(crate) directory: &'a OnceLock<RunningDirectory>,
+    /// Set when the compiler starts, for services that read released catalogs.
+    pub(crate) catalogs: &'a OnceLock<CatalogSource>,
+    /// Set when the history starts, for the metrics and for services that read its index.
+    pub(crate) history: &'a OnceLock<RunningHistory>,
+    /// Set when the sink for `PuppetDB` starts, for the metrics.
+    pub(crate) puppetdb: &'a OnceLock<Arc<SinkCounts>>,
     /// Shared with the agent `provisioner` of the node.
     pub(crate) provisioner: &'a ProvisionerHandle,
 }

@@ -5,8 +5,10 @@
 
 pub(crate) mod directory_metrics;
 mod exposition;
+pub(crate) mod history_metrics;
 mod http;
 mod page;
+mod puppetdb_metrics;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +20,13 @@ use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_node::core::DaemonCore;
+use muster_puppetdb::sink::SinkCounts;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use directory_metrics::RunningDirectory;
+use history_metrics::RunningHistory;
 
 /// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -38,6 +42,10 @@ pub(crate) struct MetricsContext {
     pub(crate) tunnels: TunnelHub,
     /// The instance of the directory on this host, once it runs.
     pub(crate) directory: Arc<OnceLock<RunningDirectory>>,
+    /// The instance of the history on this host, once it runs.
+    pub(crate) history: Arc<OnceLock<RunningHistory>>,
+    /// What the sink for `PuppetDB` on this host has sent, once it runs.
+    pub(crate) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
     /// Whether the daemon has subscribed.
     pub(crate) ready: Arc<AtomicBool>,
     /// Cancelled when the daemon is about to stop.

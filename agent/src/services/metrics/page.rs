@@ -14,6 +14,8 @@ use muster_wire::Millis;
 use super::MetricsContext;
 use super::directory_metrics::add_directory_metrics;
 use super::exposition::{MetricKind, MetricsPage};
+use super::history_metrics::add_history_metrics;
+use super::puppetdb_metrics::add_puppetdb_metrics;
 use crate::process::log_limit;
 
 /// A metric with one sample without labels: its name, help and value.
@@ -34,6 +36,12 @@ pub(super) fn render_page(context: &MetricsContext) -> String {
     add_tunnel_metrics(&mut page, context.tunnels.counts());
     if let Some(directory) = context.directory.get() {
         add_directory_metrics(&mut page, directory);
+    }
+    if let Some(history) = context.history.get() {
+        add_history_metrics(&mut page, &history.progress);
+    }
+    if let Some(counts) = context.puppetdb.get() {
+        add_puppetdb_metrics(&mut page, counts, core.now());
     }
     page.into_text()
 }

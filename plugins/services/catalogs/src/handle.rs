@@ -163,7 +163,8 @@ impl CompilerHandle {
         (self.0.context.source.trust)()
     }
 
-    pub(crate) fn tokens(&self) -> &TokenCache {
+    /// Verified tokens of authors and promoters.
+    pub fn tokens(&self) -> &TokenCache {
         &self.0.tokens
     }
 

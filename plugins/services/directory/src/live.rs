@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_filter::NodeFilter;
 use muster_filter::state::MapField;
+use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use serde_json::{Map, Value};
@@ -29,6 +30,8 @@ pub struct NodeSnapshot {
     pub identity: Identity,
     /// The revision of its record in the bucket.
     pub revision: u64,
+    /// When the node made its record, by its clock.
+    pub record_time: Millis,
     pub facts: Map<String, Value>,
     /// The key that signed its record.
     pub key: Option<PublicKey>,
@@ -50,7 +53,8 @@ impl DirectoryHandle {
         let stored = state.table.get(node)?;
         let facts = state.table.map_of(stored, MapField::Facts).unwrap_or_default().into_map();
         let key = stored.sender.as_ref().map(|sender| sender.key);
-        Some(NodeSnapshot { identity: node.clone(), revision: stored.revision, facts, key })
+        let (revision, record_time) = (stored.revision, stored.record_time);
+        Some(NodeSnapshot { identity: node.clone(), revision, record_time, facts, key })
     }
 
     /// The names of all nodes; `None` until all records were read once.

@@ -6,12 +6,14 @@ mod collect;
 mod diff;
 mod fold;
 mod plugins;
+mod released;
 
 use std::io::Cursor;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use muster_bus::content::{ContentError, ContentStore};
 use muster_bus::{Bucket, BucketError, json_bytes};
+use muster_wire::catalog::CatalogRefusal;
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::release::{
     MAX_LIST_BYTES, Promotion, Release, ReleaseList, ReleaseListError, ReleaseListRoot,
@@ -24,6 +26,7 @@ pub use collect::CollectedReleases;
 pub use diff::{ResourceChange, diff_catalogs};
 pub use fold::{ComparedNodes, DiffGroup, compare_nodes};
 pub use plugins::PluginStoreError;
+pub use released::ReleasedCatalog;
 
 /// Entries that are written at once.
 const CONCURRENT_WRITES: usize = 64;
@@ -48,6 +51,8 @@ pub enum ReleaseStoreError {
     Plugins(#[from] PluginStoreError),
     #[error(transparent)]
     Refused(#[from] ReleaseRefusal),
+    #[error("the catalog is not accepted")]
+    Catalog(#[from] CatalogRefusal),
     #[error("the stored entry of the release {name} cannot be read")]
     Entry {
         name: String,

@@ -1,10 +1,11 @@
 //! The index: a database of `SQLite` with one row for each thing that happened, and one for each run.
 //!
-//! `schema.sql` has the tables, `database` the file. `ingest`: takes messages of nodes. `row`: one thing that happened. `runs`: runs. `origin`: who is behind them. `query`: finds rows. `drift`: what the last runs would have changed. `figures`: for monitoring.
+//! `schema.sql` has the tables, `database` the file. `ingest`: takes messages of nodes. `row`: one thing that happened. `runs`: runs. `origin`: who is behind them. `query`: finds rows. `drift`: what the last runs would have changed. `figures`: for monitoring. `ended`: runs in the order of their arrival.
 //! Everything here blocks.
 
 mod database;
 mod drift;
+mod ended;
 mod error;
 mod figures;
 mod ingest;
@@ -14,6 +15,7 @@ mod row;
 mod runs;
 
 pub use database::HistoryIndex;
+pub use ended::{EndedRun, RunCursor};
 pub use error::IndexError;
 pub use figures::HistoryFigures;
 pub use ingest::{IngestedMessage, OpenedBatch};

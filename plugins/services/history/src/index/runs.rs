@@ -155,7 +155,8 @@ pub(super) fn end_run(taking: &Taking<'_>, time: u64, run: Uuid) -> Result<(), I
     };
     transaction
         .prepare_cached(
-            "UPDATE run SET ended = ?2, status = ?3, resources = ?4, changed = ?5, failed = ?6, problem = ?7, events = ?8
+            "UPDATE run SET ended = ?2, status = ?3, resources = ?4, changed = ?5, failed = ?6, problem = ?7, events = ?8,
+                 taken = (SELECT coalesce(max(taken), 0) + 1 FROM run)
              WHERE id = ?1",
         )?
         .execute(params![

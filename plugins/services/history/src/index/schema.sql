@@ -70,12 +70,15 @@ CREATE TABLE run (
     next INTEGER NOT NULL DEFAULT 0,
     -- JSON of its events, also of those that were left out.
     bytes INTEGER NOT NULL DEFAULT 0,
+    -- The order in which ends of runs were taken.
+    taken INTEGER,
     -- All events of an ended run, compressed. Those of runs without changes are not kept for long.
     events TEXT
 ) WITHOUT ROWID;
 
 CREATE INDEX run_node ON run (node, started);
 CREATE INDEX run_started ON run (started);
+CREATE INDEX run_taken ON run (taken) WHERE taken IS NOT NULL;
 CREATE INDEX run_going_on ON run (node) WHERE ended IS NULL;
 CREATE INDEX run_unchanged ON run (ended) WHERE status = 'unchanged' AND events IS NOT NULL;
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::runs::MAX_RUN_BYTES;
-use super::{HistoryIndex, IngestedMessage, OpenedBatch};
+use super::{HistoryIndex, IngestedMessage, OpenedBatch, RunCursor};
 
 const NOW: u64 = 1_764_201_600_000;
 const NODE: &str = "web1.acme.net";
@@ -438,4 +438,28 @@ fn full_disk_takes_a_message_as_a_whole_or_not_at_all() {
     assert_eq!(world.index.ingest(&message()).unwrap(), 500);
     let gaps = HistoryQueryInput { kind: Some(HistoryKind::Gap), ..HistoryQueryInput::default() };
     assert_eq!(world.find(&gaps), []);
+}
+
+#[test]
+fn ended_runs_are_read_in_the_order_of_their_arrival() {
+    let mut world = World::new();
+    let [segment, first, second, open] = std::array::from_fn(|_| Uuid::now_v7());
+    let end = |run: Uuid| HistoryEvent::End { run, report: map(json!({"status": "unchanged"})) };
+    let events = [start(second), start(first), start(open), end(second)];
+    world.take(segment, None, 1, &events);
+    let ids = |world: &World, after: Option<&RunCursor>| {
+        let ended = world.index.ended_runs(after, 10).unwrap();
+        ended.iter().map(|run| run.cursor.run.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&world, None), [second.to_string()]);
+    let cursor = world.index.ended_runs(None, 10).unwrap()[0].cursor.clone();
+    assert_eq!(world.index.count_ended_runs(Some(&cursor)).unwrap(), 0);
+    // Its clock is behind.
+    world.take(segment, None, 5, &[end(first), request(Uuid::now_v7(), "executed", "rip")]);
+    assert_eq!(ids(&world, Some(&cursor)), [first.to_string()]);
+    assert_eq!(world.index.count_ended_runs(Some(&cursor)).unwrap(), 1);
+    // An index that was built again.
+    let other: RunCursor =
+        serde_json::from_value(json!({"taken": 1000, "run": Uuid::now_v7()})).unwrap();
+    assert_eq!(ids(&world, Some(&other)), [second.to_string(), first.to_string()]);
 }
