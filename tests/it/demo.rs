@@ -1,5 +1,6 @@
 //! The demonstration with the real programs: `rpc demo up`, the commands of the original article, and `rpc demo down`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
@@ -144,13 +145,17 @@ const CHANGES: [&[&str]; 5] = [
 #[tokio::test]
 async fn history_of_the_demonstration_says_who_changed_what() {
     let demo = Demo::start();
-    let change = ["do", "puppetral", "type=file", "name=/etc/motd", "content=hello"];
-    assert_eq!(demo.run_json(&change).1, 0);
-    let timeout = Duration::from_mins(1);
-    let rows = poll_until_ok("the history has the change of each node", timeout, async || {
+    let (timeout, mut number) = (Duration::from_mins(1), 0);
+    // Nodes read within some seconds that the fleet has a history.
+    let rows = poll_until_ok("the history has a change of each node", timeout, async || {
+        number += 1;
+        let content = format!("content={number}");
+        let change = ["do", "puppetral", "type=file", "name=/etc/motd", &content];
+        assert_eq!(demo.run_json(&change).1, 0);
         let (found, _) = demo.run_json(&["history", "resource", "File[/etc/motd]"]);
         let rows = found["rows"].as_array().cloned().unwrap_or_default();
-        if rows.len() == 5 { Ok(rows) } else { Err(found) }
+        let nodes: BTreeSet<String> = rows.iter().map(|row| row["node"].to_string()).collect();
+        if nodes.len() == 5 { Ok(rows) } else { Err(found) }
     })
     .await;
     assert!(rows.iter().all(|row| row["who"] == "demo" && row["status"] == "success"), "{rows:#?}");

@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 mod kills;
+pub(crate) mod past_runs;
 mod puppet_runs;
 
 use std::fs;
@@ -22,6 +23,7 @@ use muster_wire::token::{ServiceRight, UserCredentials};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::monitoring::METRICS_CONFIG;
 use crate::packages::walk;
 
 const NODE: &str = "web1.acme.net";
@@ -30,16 +32,16 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// Everything of the engine is in the daemon's directory.
 const NODE_OPTIONS: &str = "[plugins.puppetral]\ndeny_types = []\n[plugins.catalog]\nenabled = true\nstate_dir = \"../engine\"\npuppet_state = []\n";
 
-struct HistoryFleet {
-    organisation: Organisation,
-    server: NatsServer,
+pub(crate) struct HistoryFleet {
+    pub(crate) organisation: Organisation,
+    pub(crate) server: NatsServer,
     rpc: RpcCommand,
-    history: Rpcd,
+    pub(crate) history: Rpcd,
 }
 
 impl HistoryFleet {
     /// A broker with its stores, a host that keeps the history, and the files of a node.
-    async fn start() -> (Self, DaemonHome) {
+    pub(crate) async fn start() -> (Self, DaemonHome) {
         let mut organisation = Organisation::new(&["muster"]);
         organisation.list_services(ServiceRight::History, &["history1"]);
         let server = organisation.start_broker_with_stores().await;
@@ -56,6 +58,7 @@ impl HistoryFleet {
             index.display()
         );
         home.write("conf.d/history.toml", &options, 0o644);
+        home.write("conf.d/metrics.toml", METRICS_CONFIG, 0o644);
         let signer = organisation.node(NODE);
         let node = DaemonHome::new(&organisation, &signer, &server.url(), NODE_OPTIONS);
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
@@ -331,13 +334,18 @@ fn message(sender: &Signer, name: &Identity, segment: Uuid, first: u64) -> Vec<u
     let line = json!({"verdict": "executed", "caller": "mallory", "agent": "puppetral", "action": "do", "statuscode": 0});
     let line: Map<String, Value> = line.as_object().unwrap().clone();
     let event = HistoryEvent::Audit { refused: false, line };
-    let (records, _) = compress_records(&[HistoryRecord {
-        seq: first,
-        time: muster_tests::now(),
-        number: None,
-        event,
-    }])
-    .unwrap();
+    let time = muster_tests::now();
+    message_of(sender, name, segment, &[HistoryRecord { seq: first, time, number: None, event }])
+}
+
+/// A message with these records.
+fn message_of(
+    sender: &Signer,
+    name: &Identity,
+    segment: Uuid,
+    records: &[HistoryRecord],
+) -> Vec<u8> {
+    let (records, _) = compress_records(records).unwrap();
     let batch = HistoryBatch { sender: name.clone(), segment, previous: None, records };
     sign_envelope(EnvelopeKind::History, &batch, sender).unwrap()
 }

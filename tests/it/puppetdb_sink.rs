@@ -1,4 +1,4 @@
-//! What a PuppetDB gets of a fleet, while it answers, is away, refuses and hangs. A server of the test is the PuppetDB.
+//! What a `PuppetDB` gets of a fleet, while it answers, is away, refuses and hangs. A server of the test is the `PuppetDB`.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 

@@ -24,8 +24,10 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 const IDLE_DELAY: Duration = Duration::from_secs(1);
 /// Shortest time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_hours(1);
-/// How often it is read from the account token whether the fleet has a history.
-const TRUST_INTERVAL: Duration = Duration::from_secs(30);
+/// How often it is read from the account token whether the fleet has a history. What happens before is not recorded.
+const TRUST_INTERVAL: Duration = Duration::from_secs(2);
+/// How often it is read whether it still has one.
+const END_INTERVAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 enum DeliveryError {
@@ -90,7 +92,7 @@ async fn wait_changed(core: &Arc<DaemonCore>) {
         tracing::warn!(%error, "cannot store how far the history was delivered; the rest is delivered again");
     }
     // Timeouts only read the token again.
-    let _ = timeout(TRUST_INTERVAL, journal.changed()).await;
+    let _ = timeout(END_INTERVAL, journal.changed()).await;
 }
 
 /// Delivers everything that waits. A message whose storage is not confirmed is sent again; the history knows the numbers.

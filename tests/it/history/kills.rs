@@ -1,14 +1,12 @@
 //! A12.10: daemons and Puppets that are killed at random moments of a run.
 
-use std::fs;
-
 use muster_tests::poll_until_ok;
 use muster_tests::tier::repetitions;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use super::puppet_runs::kill_process;
+use super::puppet_runs::kill_puppet;
 use super::{HistoryFleet, NODE, TIMEOUT, write_catalog};
 use crate::puppet::puppet_node::{PuppetNode, has_puppet};
 
@@ -115,10 +113,7 @@ async fn a12_10_runs_of_killed_puppets_are_aborted_with_their_events() {
     for number in 1..=kills {
         let request = fleet.begin_puppet_run();
         fleet.await_progress(number, rng.random_range(0..RESOURCES)).await;
-        let lock = fs::read_to_string(node.path("var/state/agent_catalog_run.lock"));
-        if let Ok(pid) = lock {
-            kill_process(pid.trim());
-        }
+        kill_puppet(&node);
         let shown = fleet.await_end().await;
         request.await.unwrap();
         check_prefix(&shown);

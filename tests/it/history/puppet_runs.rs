@@ -1,6 +1,7 @@
 //! Runs of an unmodified Puppet in the history: as they happen, when Puppet or the daemon is killed, and when they were started outside.
 
 use std::fs;
+use std::path::Path;
 
 use muster_puppet::yaml::parse_mapping;
 use muster_tests::command::describe_output;
@@ -181,8 +182,7 @@ async fn run_of_a_killed_puppet_is_aborted_with_its_events() {
     fleet.await_node().await;
     let request = fleet.begin_puppet_run();
     await_waiting_run(&fleet, &node).await;
-    let lock = fs::read_to_string(node.path("var/state/agent_catalog_run.lock")).unwrap();
-    kill_process(lock.trim());
+    assert!(kill_puppet(&node));
     // Ends the command that Puppet had started.
     fs::write(node.path("go"), "").unwrap();
     let shown = fleet.await_run("aborted").await;
@@ -250,10 +250,24 @@ async fn run_that_was_started_outside_is_recorded_from_its_report() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "{runs}");
 }
 
-/// Kills a Puppet, if it still runs.
-pub(super) fn kill_process(pid: &str) {
-    match kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL) {
-        Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => panic!("{pid}: {error}"),
+/// Kills the Puppet of this node, if it still runs. `puppet apply` has no lock, so it is found by its arguments.
+pub(super) fn kill_puppet(node: &PuppetNode) -> bool {
+    let catalog = node.path("catalog.json").display().to_string();
+    let is_puppet = |process: &Path| {
+        let line = fs::read(process.join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        words.contains(&b"apply".as_slice()) && words.contains(&catalog.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let pids: Vec<i32> = processes
+        .filter(|process| is_puppet(process))
+        .filter_map(|process| process.file_name()?.to_str()?.parse().ok())
+        .collect();
+    for pid in &pids {
+        match kill(Pid::from_raw(*pid), Signal::SIGKILL) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => panic!("{pid}: {error}"),
+        }
     }
+    !pids.is_empty()
 }

@@ -1,4 +1,4 @@
-//! A real PuppetDB takes what the sink sends: facts, a catalog and a changed one, inputs and reports.
+//! A real `PuppetDB` takes what the sink sends: facts, a catalog and a changed one, inputs and reports.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 

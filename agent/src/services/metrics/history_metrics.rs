@@ -31,11 +31,7 @@ pub(super) fn add_history_metrics(page: &mut MetricsPage, progress: &HistoryProg
             "Nodes that had runs, and whose last one began too long ago",
             figures.silent,
         ),
-        (
-            "history_differing_nodes",
-            "Nodes that differ from their last catalog",
-            figures.differing,
-        ),
+        ("history_differing_nodes", "Nodes that differ from their last catalog", figures.differing),
         (
             "history_behind_messages",
             "Messages of nodes that the history has not read yet",

@@ -29,7 +29,7 @@ const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 /// How often it is checked whether the bucket was created again.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the figures for monitoring are counted.
-const FIGURES_INTERVAL: Duration = Duration::from_mins(1);
+const FIGURES_INTERVAL: Duration = Duration::from_secs(20);
 /// How long the events of runs without changes are kept.
 const KEEP_UNCHANGED: Duration = Duration::from_hours(24);
 /// Runs whose events are deleted together.
@@ -79,7 +79,7 @@ impl HistoryProgress {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Figures about the last runs, of the last minute.
+    /// Figures about the last runs, some seconds old.
     pub fn figures(&self) -> HistoryFigures {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -3,6 +3,7 @@
 
 mod broker;
 mod directory;
+mod history;
 mod nodes;
 mod requests;
 

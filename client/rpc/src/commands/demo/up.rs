@@ -160,6 +160,10 @@ impl DemoStart<'_> {
             history::prepare(&organisation, directory, unix_millis_now())?;
         }
         organisation.declare_stores(StoreOptions::default(), unix_millis_now()).await?;
+        if !args.in_memory {
+            // Nodes read when they start that the fleet has a history.
+            publish_services(&organisation).await?;
+        }
         make_user(&organisation, fleet::DEMO_USER, directory)?;
         make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
         if args.in_memory {
@@ -167,8 +171,8 @@ impl DemoStart<'_> {
         } else {
             self.start_machines(count, &organisation).await?;
         }
-        // It names the services, which were added last.
-        organisation.publish_account(unix_millis_now()).await?;
+        // The directory was added last.
+        publish_services(&organisation).await?;
         if self.compiler.is_some() {
             self.printer.print_message("compiling the catalogs of all nodes ...");
             let nodes = usize::try_from(count).unwrap_or(usize::MAX);
@@ -281,6 +285,14 @@ impl DemoStart<'_> {
         self.record.save(self.directory)?;
         Ok(StartingNode { name, child, listener })
     }
+}
+
+/// Publishes an account token that lists the services.
+async fn publish_services(organisation: &Organisation) -> Result<(), DemoError> {
+    let now = unix_millis_now();
+    organisation.refresh_scopes(&organisation.lock()?, now)?;
+    organisation.publish_account(now).await?;
+    Ok(())
 }
 
 /// The error of a name that is not valid in a subject.
