@@ -95,7 +95,7 @@ const CHECKED_ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// Settings of paths whose content is neither executed nor applied, with the reason.
-const NOT_EXECUTED: [(&str, &str); 25] = [
+const NOT_EXECUTED: [(&str, &str); 27] = [
     ("broker.ca", "public"),
     ("broker.credentials", "a secret, which others cannot even read"),
     ("trust.account", "signed"),
@@ -107,6 +107,8 @@ const NOT_EXECUTED: [(&str, &str); 25] = [
     ("plugins.compiler.credentials", "a secret"),
     ("plugins.compiler.secret_key", "a secret"),
     ("plugins.history.credentials", "a secret"),
+    ("plugins.puppetdb.ca certificate", "public"),
+    ("plugins.puppetdb.key", "a secret"),
     ("plugins.schedule.credentials", "a secret"),
     ("plugins.directory.credentials", "a secret"),
     ("plugins.directory.http.socket", "created"),

@@ -144,6 +144,15 @@ impl DemoStart<'_> {
         for subdirectory in ["log", "run"] {
             files::create_private_directory(&directory.join(subdirectory))?;
         }
+        // Before the broker starts: the accounts have space for the stores of the services that were issued credentials.
+        let now = unix_millis_now();
+        if self.compiler.is_some() {
+            DemoCompiler::prepare(&organisation, directory, now)?;
+        }
+        if !args.in_memory {
+            history::prepare(&organisation, directory, now)?;
+        }
+        organisation.refresh_scopes(&organisation.lock()?, now)?;
         let mut starting = broker::start_broker(server, &organisation, directory)?;
         let (url, process) = (String::new(), starting.process);
         self.record.broker = Some(record::BrokerProcess { url, process });
@@ -153,12 +162,6 @@ impl DemoStart<'_> {
         self.printer.print_detail(format_args!("the broker listens on {}", broker.url));
         self.record.broker = Some(broker);
 
-        if self.compiler.is_some() {
-            DemoCompiler::prepare(&organisation, directory, unix_millis_now())?;
-        }
-        if !args.in_memory {
-            history::prepare(&organisation, directory, unix_millis_now())?;
-        }
         organisation.declare_stores(StoreOptions::default(), unix_millis_now()).await?;
         if !args.in_memory {
             // Nodes read when they start that the fleet has a history.
