@@ -105,10 +105,12 @@ impl<'a> NewRow<'a> {
         let parts: Vec<String> =
             [inputs, reason, rule, text("claimed")].into_iter().flatten().collect();
         let message = (!parts.is_empty()).then(|| parts.join("; "));
+        let has_failed = code.is_some_and(|code| code != 0);
         Some(Self {
-            status: verdict,
+            // The verdict says that the action was run, and not how it ended.
+            status: if verdict == "executed" && has_failed { "failed" } else { verdict },
             changed: verdict == "executed" && code == Some(0),
-            failed: refused || code.is_some_and(|code| code != 0),
+            failed: refused || has_failed,
             who: text("caller"),
             request: text("request"),
             approver: text("approver"),

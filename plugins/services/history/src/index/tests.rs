@@ -463,3 +463,15 @@ fn ended_runs_are_read_in_the_order_of_their_arrival() {
         serde_json::from_value(json!({"taken": 1000, "run": Uuid::now_v7()})).unwrap();
     assert_eq!(ids(&world, Some(&other)), [second.to_string(), first.to_string()]);
 }
+
+#[test]
+fn request_whose_action_failed_is_shown_as_failed() {
+    let mut world = World::new();
+    let line = json!({
+        "verdict": "executed", "request": Uuid::now_v7(), "caller": "rip", "agent": "catalog", "action": "apply", "statuscode": 1,
+    });
+    world.take(Uuid::now_v7(), None, 1, &[HistoryEvent::Audit { refused: false, line: map(line) }]);
+    let failed = HistoryQueryInput { failed: Some(true), ..HistoryQueryInput::default() };
+    let [row] = &world.find(&failed)[..] else { panic!("{:?}", world.find(&failed)) };
+    assert_eq!(row.status.raw(), "failed");
+}
