@@ -6,10 +6,12 @@ use std::path::Path;
 use muster_puppet::yaml::parse_mapping;
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
+use muster_tests::rpcd::Rpcd;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::{HistoryFleet, NODE, TIMEOUT};
 use crate::puppet::puppet_node::{PuppetNode, has_puppet};
@@ -93,7 +95,7 @@ fn write_catalog(node: &PuppetNode) {
 
 impl HistoryFleet {
     /// Requests a run of Puppet; the request ends with the task.
-    pub(super) fn begin_puppet_run(&self) -> tokio::task::JoinHandle<()> {
+    pub(super) fn begin_puppet_run(&self) -> JoinHandle<()> {
         let words = ["do", "puppet", "runonce", "-I", NODE, "--timeout", "120"];
         let mut request = self.rpc.prepare_command(&words);
         request.kill_on_drop(true);
@@ -111,6 +113,26 @@ impl HistoryFleet {
             if found["run"]["status"] == status { Ok(found) } else { Err(found["run"].to_string()) }
         })
         .await
+    }
+}
+
+/// A run of Puppet with the catalog of [`write_catalog`].
+struct WaitingRun {
+    fleet: HistoryFleet,
+    node: PuppetNode,
+    daemon: Rpcd,
+    request: JoinHandle<()>,
+}
+
+impl WaitingRun {
+    async fn start() -> Self {
+        let (fleet, _home) = HistoryFleet::start().await;
+        let node = PuppetNode::new(NODE);
+        write_catalog(&node);
+        let daemon = node.create_daemon_home((&fleet.organisation, &fleet.server)).start();
+        fleet.await_node().await;
+        let request = fleet.begin_puppet_run();
+        Self { fleet, node, daemon, request }
     }
 }
 
@@ -139,12 +161,7 @@ async fn run_of_puppet_is_shown_as_it_goes_and_equals_its_report() {
     if !has_puppet() {
         return;
     }
-    let (fleet, _home) = HistoryFleet::start().await;
-    let node = PuppetNode::new(NODE);
-    write_catalog(&node);
-    let _daemon = node.create_daemon_home((&fleet.organisation, &fleet.server)).start();
-    fleet.await_node().await;
-    let request = fleet.begin_puppet_run();
+    let WaitingRun { fleet, node, daemon: _daemon, request } = WaitingRun::start().await;
     let shown = await_waiting_run(&fleet, &node).await;
     assert_eq!((&shown["run"]["engine"], &shown["run"]["who"]), (&json!("puppet"), &json!("rip")));
     assert!(shown["report"]["logs"].as_array().unwrap().len() > 3, "{shown}");
@@ -175,12 +192,7 @@ async fn run_of_a_killed_puppet_is_aborted_with_its_events() {
     if !has_puppet() {
         return;
     }
-    let (fleet, _home) = HistoryFleet::start().await;
-    let node = PuppetNode::new(NODE);
-    write_catalog(&node);
-    let _daemon = node.create_daemon_home((&fleet.organisation, &fleet.server)).start();
-    fleet.await_node().await;
-    let request = fleet.begin_puppet_run();
+    let WaitingRun { fleet, node, daemon: _daemon, request } = WaitingRun::start().await;
     await_waiting_run(&fleet, &node).await;
     assert!(kill_puppet(&node));
     // Ends the command that Puppet had started.
@@ -199,13 +211,8 @@ async fn run_of_puppet_that_outlives_the_daemon_is_recorded_once() {
     if !has_puppet() {
         return;
     }
-    let (fleet, _home) = HistoryFleet::start().await;
-    let node = PuppetNode::new(NODE);
-    write_catalog(&node);
-    let home = node.create_daemon_home((&fleet.organisation, &fleet.server));
-    let mut daemon = home.clone().start();
-    fleet.await_node().await;
-    let request = fleet.begin_puppet_run();
+    let WaitingRun { fleet, node, mut daemon, request } = WaitingRun::start().await;
+    let home = daemon.home().clone();
     await_waiting_run(&fleet, &node).await;
     daemon.kill_and_wait();
     let _daemon = home.start();
