@@ -232,9 +232,10 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/`, `catalogs/` and `schedules/`.
-const OTHERS: [&str; 43] = [
+const OTHERS: [&str; 44] = [
     "muster.history.v1",
     "muster.drift.v1",
+    "muster.statistics.v1",
     "muster.runs.v1",
     "muster.report.v1",
     "muster.compile.v1",

@@ -310,6 +310,17 @@ async fn password_is_in_no_file_of_the_history() {
 /// The bucket is lost with its revisions, and created again: what nodes report from then on is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn bucket_that_was_created_again_is_read_from_its_beginning() {
+    read_after_loss(1).await;
+}
+
+/// The same, when the new bucket has higher revisions than the service had read of the old one.
+#[tokio::test(flavor = "multi_thread")]
+async fn bucket_that_was_created_again_and_grew_is_read_from_its_beginning() {
+    read_after_loss(15).await;
+}
+
+/// Loses the bucket after three changes. The service does not run while the new one receives further changes.
+async fn read_after_loss(changes: u64) {
     let (mut fleet, home) = HistoryFleet::start().await;
     let _node = home.clone().start();
     fleet.await_node().await;
@@ -320,13 +331,54 @@ async fn bucket_that_was_created_again_is_read_from_its_beginning() {
         fleet.set_file(&name, &number.to_string()).await;
     }
     fleet.await_rows(&["resource", &resource], 3).await;
+    fleet.history.freeze().await;
     fleet.server.kill();
     fleet.server.remove_streams();
     fleet.server.revive().await;
     fleet.organisation.declare_stores(&fleet.server, 1).await;
     fleet.await_node().await;
-    fleet.set_file(&name, "4").await;
-    fleet.await_rows(&["resource", &resource], 4).await;
+    for number in 1..=changes {
+        fleet.set_file(&name, &format!("again {number}")).await;
+    }
+    let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
+    let bucket = administrator.bucket(HISTORY_BUCKET.name);
+    poll_until_ok("the node has delivered all", TIMEOUT, async || {
+        let entries = bucket.list(">").await.unwrap();
+        let newest = entries.iter().map(|entry| entry.revision).max().unwrap_or_default();
+        if newest >= changes { Ok(()) } else { Err(format!("revision {newest}")) }
+    })
+    .await;
+    fleet.history.thaw();
+    let rows = 3 + usize::try_from(changes).unwrap();
+    fleet.await_rows(&["resource", &resource], rows).await;
+}
+
+/// Another user has no saved job of the request. The history shows it, by the beginning of its id, and what it changed can be undone.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_of_another_user_is_shown_and_undone() {
+    let (fleet, home) = HistoryFleet::start().await;
+    home.write("motd", "before\n", 0o644);
+    let path = home.path("motd");
+    let _node = home.clone().start();
+    fleet.await_node().await;
+    fleet.set_file(&format!("name={}", path.display()), "after").await;
+    let rows = fleet.await_rows(&["--kind", "change"], 1).await;
+    let id = rows[0]["request"].as_str().unwrap().to_owned();
+    let colleague = fleet.organisation.caller("rip");
+    let colleague = RpcCommand::new(&fleet.server, &fleet.organisation, &colleague, "");
+    let shown = colleague.run(&["job", "show", &id[..13]]).await;
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success(), "{}", describe_output(&shown));
+    for part in
+        [&*id, "User", "rip", "puppetral do", "1 (1 executed)", "1 resource property on 1 node"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let undone = colleague.run(&["job", "undo", &id[..13], "--yes"]).await;
+    assert!(undone.status.success(), "{}", describe_output(&undone));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "before\n");
+    let unknown = colleague.run(&["job", "show", "00000000-0000"]).await;
+    assert!(describe_output(&unknown).contains("there is no job"), "{}", describe_output(&unknown));
 }
 
 /// A message of a history, as a node sends it.

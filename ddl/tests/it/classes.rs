@@ -61,6 +61,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("history", "runs", Read),
     ("history", "drift", Read),
     ("history", "report", Read),
+    ("history", "statistics", Read),
     ("ledger", "list", Read),
     ("ledger", "replay", Change),
     ("ledger", "drop", Change),

@@ -1,14 +1,17 @@
 //! Runs that nodes report as if they had been some time ago, and the metrics of a history that has them.
 
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
 use std::time::Duration;
 
 use muster_tests::organisation::connect;
+use muster_tests::poll_until_ok;
 use muster_wire::history::{HistoryEvent, HistoryRecord, PUPPET_ENGINE, RunCause};
 use muster_wire::stores::HISTORY_BUCKET;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{HistoryFleet, message_of};
+use super::{HistoryFleet, TIMEOUT, message_of};
 use crate::monitoring::{await_metrics_address, await_sample, scrape};
 use crate::monitoring_files::{HISTORY_PREFIX, names_with_prefix};
 
@@ -88,4 +91,35 @@ async fn metrics_say_how_the_last_runs_ended_and_what_differs() {
     for name in names_with_prefix(HISTORY_PREFIX) {
         assert!(page.keys().any(|series| series.starts_with(&name)), "no history serves {name}");
     }
+}
+
+/// The newest of the 14 periods of a fortnight has today's runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn statistics_count_runs_by_period() {
+    let (fleet, _home) = HistoryFleet::start().await;
+    let hour = Duration::from_hours(1);
+    fleet.report_past_run("web1.acme.net", PastEnd::Failed, hour).await;
+    fleet.report_past_run("web2.acme.net", PastEnd::Aborted, hour).await;
+    fleet.report_past_run("db1.acme.net", PastEnd::Differing, 50 * hour).await;
+    let found = poll_until_ok("all runs are counted", TIMEOUT, async || {
+        let (found, _) = fleet.rpc.run_json(&["report", "stats", "--since", "14d"]).await;
+        if found["nodes"] == 3 { Ok(found) } else { Err(found) }
+    })
+    .await;
+    let counts = |period: usize| {
+        let period = &found["periods"][period];
+        ["runs", "failed", "aborted"].map(|name| period[name].as_u64().unwrap())
+    };
+    assert_eq!((counts(13), counts(11)), ([2, 1, 1], [1, 0, 0]), "{found:#}");
+    assert_eq!((&found["median"], found["slowest"].as_array().unwrap().len()), (&json!(0), 2));
+    let output = fleet.rpc.run(&["report", "stats", "--since", "14d"]).await;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("3 runs of 3 nodes: 0 changed something, 1 failed, 1 were cut off"),
+        "{text}"
+    );
+    assert!(text.contains(&"#".repeat(40)), "{text}");
+    let none =
+        fleet.rpc.run(&["report", "stats", "--until", "2020-01-01", "--since", "2019-12-01"]).await;
+    assert_eq!(String::from_utf8_lossy(&none.stdout), "no runs in this time\n");
 }

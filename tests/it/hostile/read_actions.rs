@@ -20,7 +20,7 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 38] = [
+const UNAVAILABLE: [&str; 39] = [
     "again note_missing",
     "compiler catalog",
     "compiler check",
@@ -42,6 +42,7 @@ const UNAVAILABLE: [&str; 38] = [
     "history query",
     "history report",
     "history runs",
+    "history statistics",
     "permit list",
     "provisioner status",
     "puppet last_run_report",

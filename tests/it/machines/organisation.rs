@@ -74,10 +74,21 @@ impl OperatorHost {
 
     /// A command line of `rpc` for `rip`, in the operator's home directory.
     pub(crate) fn prepare_command(&self, arguments: &[&str]) -> tokio::process::Command {
+        self.prepare_command_of("rip", arguments)
+    }
+
+    /// A command line of `rpc` for a user with a bundle of this name.
+    fn prepare_command_of(&self, user: &str, arguments: &[&str]) -> tokio::process::Command {
         let home = self.directory.path();
-        let mut command = prepare_rpc(home, &self.path("rip/rpc.toml"), arguments);
+        let configuration = self.path(user).join("rpc.toml");
+        let mut command = prepare_rpc(home, &configuration, arguments);
         command.current_dir(home).env("MUSTER_ORG", self.path("acme"));
         command
+    }
+
+    /// Runs `rpc` for a user with a bundle of this name.
+    pub(crate) async fn run_as(&self, user: &str, arguments: &[&str]) -> Output {
+        self.prepare_command_of(user, arguments).output().await.unwrap()
     }
 
     /// Runs `rpc` until it exits.

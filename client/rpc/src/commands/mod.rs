@@ -57,7 +57,9 @@ use muster_contract::compiler::{
     CompilerVerifyOutput,
 };
 #[cfg(test)]
-use muster_contract::history::{HistoryDriftOutput, HistoryQueryOutput, HistoryRunsOutput};
+use muster_contract::history::{
+    HistoryDriftOutput, HistoryQueryOutput, HistoryRunsOutput, HistoryStatisticsOutput,
+};
 #[cfg(test)]
 use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowOutput,
@@ -306,6 +308,7 @@ documents! {
     "muster.release.status.v1": "rpc release status -j", ReportDocument<'_, release::output::ReleaseStatusDocument<'_>>;
     "muster.history.v1": "rpc history -j", ServiceDocument<'_, HistoryQueryOutput>;
     "muster.drift.v1": "rpc drift -j", ServiceDocument<'_, HistoryDriftOutput>;
+    "muster.statistics.v1": "rpc report stats -j", ServiceDocument<'_, HistoryStatisticsOutput>;
     "muster.runs.v1": "rpc report list -j", ServiceDocument<'_, HistoryRunsOutput>;
     "muster.report.v1": "rpc report show -j", history::output::ReportDocument<'_>;
     "muster.content.v1": "rpc content list -j", ServiceDocument<'_, content::output::ContentList>;

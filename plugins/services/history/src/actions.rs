@@ -1,4 +1,4 @@
-//! The agent `history`: `query`, `runs`, `drift` and `report`.
+//! The agent `history`: `query`, `runs`, `drift`, `statistics` and `report`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use muster_api::{ActionError, Agent, AgentError};
 use muster_contract::history::{
     DEFAULT_HISTORY_ROWS, HistoryAgent, HistoryDrift, HistoryDriftInput, HistoryDriftOutput,
     HistoryQuery, HistoryQueryInput, HistoryQueryOutput, HistoryReport, HistoryReportInput,
-    HistoryReportOutput, HistoryRuns, HistoryRunsInput, HistoryRunsOutput, MAX_DRIFT_ROWS,
+    HistoryReportOutput, HistoryRuns, HistoryRunsInput, HistoryRunsOutput, HistoryStatistics,
+    HistoryStatisticsInput, HistoryStatisticsOutput, MAX_DRIFT_ROWS,
 };
 use muster_directory::DirectoryHandle;
 use muster_wire::compressed::compress_json;
@@ -29,6 +30,7 @@ pub fn build_agent(actions: &HistoryActions) -> Result<Agent, AgentError> {
         .blocking_action(HistoryQuery, actions, |actions, _, input| actions.query(&input))
         .blocking_action(HistoryRuns, actions, |actions, _, input| actions.runs(&input))
         .blocking_action(HistoryDrift, actions, |actions, _, input| actions.drift(&input))
+        .blocking_action(HistoryStatistics, actions, |actions, _, input| actions.statistics(&input))
         .blocking_action(HistoryReport, actions, |actions, _, input| actions.report(&input))
         .build()
 }
@@ -60,6 +62,15 @@ impl HistoryActions {
         let more = drift.is_cut || drift.rows.len() > MAX_DRIFT_ROWS;
         drift.rows.truncate(MAX_DRIFT_ROWS);
         Ok(HistoryDriftOutput { rows: drift.rows, more, behind: self.progress.behind() })
+    }
+
+    fn statistics(
+        &self,
+        input: &HistoryStatisticsInput,
+    ) -> Result<HistoryStatisticsOutput, ActionError> {
+        let nodes = self.select_nodes(input.filter.as_deref())?;
+        let counted = self.index.statistics(input, nodes.as_deref()).map_err(failed)?;
+        Ok(HistoryStatisticsOutput { behind: self.progress.behind(), ..counted })
     }
 
     fn report(&self, input: &HistoryReportInput) -> Result<HistoryReportOutput, ActionError> {

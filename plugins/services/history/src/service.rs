@@ -148,8 +148,8 @@ impl HistoryService {
 
     async fn follow(&self) -> Result<(), FollowError> {
         let index = Arc::clone(&self.index);
-        let revision = spawn_blocking(move || index.revision()).await??;
-        let mut watch = self.bucket.retry_until_dropped().watch_after(revision).await?;
+        let (revision, time) = spawn_blocking(move || index.progress()).await??;
+        let mut watch = self.bucket.retry_until_dropped().watch_after(revision, time).await?;
         let mut check = interval(CHECK_INTERVAL);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

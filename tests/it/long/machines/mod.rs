@@ -8,6 +8,7 @@ mod duplicates;
 mod engine_findings;
 mod external_agents;
 mod hardening;
+mod history;
 mod icinga;
 mod install;
 mod motd;

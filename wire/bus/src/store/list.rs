@@ -19,7 +19,7 @@ const BROKER_PAGE_BYTES: usize = 0;
 impl Bucket {
     /// Every key that matches a pattern such as `node.>` and has a value.
     pub async fn list(&self, pattern: &str) -> Result<Vec<BucketEntry>> {
-        let mut entries = self.changes_since(pattern, 0).await?;
+        let mut entries = self.changes_since(pattern, 0).await?.entries;
         entries.retain(|entry| entry.value.is_some());
         Ok(entries)
     }
@@ -47,13 +47,14 @@ impl Bucket {
         &self,
         pattern: &str,
         revision: u64,
-    ) -> Result<Vec<BucketEntry>> {
-        let mut entries = Vec::new();
+    ) -> Result<StoredChanges> {
+        let mut changes = StoredChanges::default();
         let mut first = revision.saturating_add(1);
         loop {
             let page = self.read_page_at(pattern, first, BROKER_PAGE_BYTES).await?;
-            entries.extend(page.entries);
-            let Some(next) = page.next else { return Ok(entries) };
+            changes.entries.extend(page.entries);
+            changes.any_stored |= page.any_stored;
+            let Some(next) = page.next else { return Ok(changes) };
             first = next;
         }
     }
@@ -112,10 +113,19 @@ impl Bucket {
     }
 }
 
+/// What is stored after a revision.
+#[derive(Default)]
+pub(super) struct StoredChanges {
+    pub entries: Vec<BucketEntry>,
+    /// Whether a message is stored there, valid or not.
+    pub any_stored: bool,
+}
+
 /// The result of one page request.
 #[derive(Default)]
 struct BucketPage {
     entries: Vec<BucketEntry>,
+    any_stored: bool,
     /// Start of the next page, if there is one.
     next: Option<u64>,
 }
@@ -127,9 +137,9 @@ impl BucketPage {
             let headers = message.headers.as_ref()?;
             headers.get(name)?.as_str().parse::<u64>().ok()
         };
-        if let (Some(1..), Some(last)) =
-            (header_number("Nats-Num-Pending"), header_number("Nats-Last-Sequence"))
-        {
+        let last = header_number("Nats-Last-Sequence");
+        self.any_stored = last.is_some();
+        if let (Some(1..), Some(last)) = (header_number("Nats-Num-Pending"), last) {
             self.next = Some(last.saturating_add(1));
         }
     }

@@ -94,7 +94,7 @@ impl OwnedKey {
 
     /// The last change of the key on some replica.
     async fn read_stored(&self) -> Result<Option<(u64, Option<Bytes>)>> {
-        let changes = self.bucket.changes_since(&self.key, 0).await?;
+        let changes = self.bucket.changes_since(&self.key, 0).await?.entries;
         let last = changes.into_iter().max_by_key(|entry| entry.revision);
         Ok(last.map(|entry| (entry.revision, entry.value)))
     }

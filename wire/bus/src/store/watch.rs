@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_wire::subject;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::list::StoredChanges;
 use super::{Bucket, BucketEntry, RETRY_INTERVAL, Result, entry};
 use crate::event::ConnectionMark;
 use crate::subscription::{BusMessage, BusSubscription};
@@ -37,6 +38,8 @@ pub struct BucketWatch {
     newest_time: u64,
     /// A later change had a revision that was known before.
     has_stale_revisions: bool,
+    /// The newest known change was not stored any more, and no later one, when this was last checked.
+    is_newest_gone: bool,
     /// At least this revision exists; the changes up to it must be read.
     missing_revision: Option<u64>,
     next_check: Instant,
@@ -45,15 +48,16 @@ pub struct BucketWatch {
 impl Bucket {
     /// Watches every key that matches a pattern: its state first, then its changes.
     pub async fn watch(&self, pattern: &str) -> Result<BucketWatch> {
-        self.watch_since(pattern, 0).await
+        self.watch_since(pattern, 0, 0).await
     }
 
-    /// Watches the whole bucket after a revision: for a reader that has stored what came before.
-    pub async fn watch_after(&self, revision: u64) -> Result<BucketWatch> {
-        self.watch_since(ALL_KEYS_PATTERN, revision).await
+    /// Watches the whole bucket after a revision, for a reader that has stored what came before. `created` is when the entry with this revision was created; another
+    /// time shows that the bucket was created again.
+    pub async fn watch_after(&self, revision: u64, created: u64) -> Result<BucketWatch> {
+        self.watch_since(ALL_KEYS_PATTERN, revision, created).await
     }
 
-    async fn watch_since(&self, pattern: &str, revision: u64) -> Result<BucketWatch> {
+    async fn watch_since(&self, pattern: &str, revision: u64, created: u64) -> Result<BucketWatch> {
         let mark = self.bus.mark_connection();
         let changes = self.subscribe_changes(pattern).await?.into_iter().next();
         let mut watch = BucketWatch {
@@ -64,8 +68,9 @@ impl Bucket {
             ready: VecDeque::new(),
             known_revisions: HashMap::new(),
             complete_revision: revision,
-            newest_time: 0,
+            newest_time: created,
             has_stale_revisions: false,
+            is_newest_gone: false,
             missing_revision: None,
             next_check: Instant::now() + CHECK_INTERVAL,
         };
@@ -146,7 +151,7 @@ impl BucketWatch {
         self.complete_revision
     }
 
-    /// Whether a change has suggested that the stream was created again. A write proves it: see [`Self::complete_revision`].
+    /// Whether a change, or its absence, has suggested that the stream was created again. A write proves it: see [`Self::complete_revision`].
     pub fn has_stale_revisions(&self) -> bool {
         self.has_stale_revisions
     }
@@ -182,8 +187,11 @@ impl BucketWatch {
 
     /// Reads unknown changes until this revision is included, because a replica may lag.
     async fn read_missing(&mut self, revision: u64) -> Result<()> {
-        let since = if self.is_whole() { self.complete_revision } else { 0 };
-        let entries = self.bucket.changes_since(&self.pattern, since).await?;
+        let known = if self.is_whole() { self.complete_revision } else { 0 };
+        let changes = self.bucket.changes_since(&self.pattern, known.saturating_sub(1)).await?;
+        self.check_newest(known, &changes);
+        let mut entries = changes.entries;
+        entries.retain(|entry| entry.revision > known);
         let last = entries.iter().max_by_key(|entry| entry.revision);
         if let Some(last) = last.filter(|last| last.revision > self.complete_revision) {
             self.complete_revision = last.revision;
@@ -197,6 +205,21 @@ impl BucketWatch {
         self.missing_revision = None;
         self.next_check = Instant::now() + CHECK_INTERVAL;
         Ok(())
+    }
+
+    /// Compares the newest known change with what is stored from its revision on. In a stream that was created again, another change has this revision, or there is
+    /// none yet. A replica that lags lacks it too, but not for long.
+    fn check_newest(&mut self, known: u64, changes: &StoredChanges) {
+        if known == 0 {
+            return;
+        }
+        let is_gone = !changes.any_stored;
+        let is_other = changes
+            .entries
+            .iter()
+            .any(|entry| entry.revision == known && entry.created != self.newest_time);
+        self.has_stale_revisions |= is_other || (is_gone && self.is_newest_gone);
+        self.is_newest_gone = is_gone;
     }
 
     fn is_new(&mut self, entry: &BucketEntry) -> bool {

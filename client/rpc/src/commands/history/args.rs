@@ -127,6 +127,14 @@ pub enum ReportCommand {
 The report has Puppet's format 12. A run that goes on, or that was cut off, has
 the events so far.")]
     Show(ReportShowArgs),
+    /// Count runs over time, and show which took longest
+    #[command(after_help = "Examples:
+  rpc report stats                         the last 7 days
+  rpc report stats --since 24h -C web
+
+The bars are relative to the period with most runs. Runs that go on or were cut
+off do not count in the durations.")]
+    Stats(ReportStatsArgs),
     /// Show what runs change and how they end, as it happens
     #[command(after_help = "Examples:
   rpc report follow -C web
@@ -145,6 +153,23 @@ pub struct ReportFollowArgs {
     /// Only what failed or was cut off
     #[arg(long)]
     pub failed: bool,
+    /// Which nodes.
+    #[command(flatten)]
+    pub conditions: ConditionArgs,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// `rpc report stats`.
+#[derive(Debug, Args)]
+pub struct ReportStatsArgs {
+    /// Since this time: yesterday, 2h, 7d, 2026-11-26
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = PointInTime::parse)]
+    pub since: PointInTime,
+    /// Before this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = PointInTime::parse)]
+    pub until: Option<PointInTime>,
     /// Which nodes.
     #[command(flatten)]
     pub conditions: ConditionArgs,

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod output;
+pub mod statistics;
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use muster_base::{error_chain, unix_millis_now};
 use muster_client::documents::ServiceDocument;
 use muster_contract::history::{
     HistoryDrift, HistoryDriftInput, HistoryDriftOutput, HistoryQuery, HistoryQueryInput,
-    HistoryReport, HistoryReportInput, HistoryRuns, HistoryRunsInput,
+    HistoryReport, HistoryReportInput, HistoryRuns, HistoryRunsInput, HistoryStatistics,
+    HistoryStatisticsInput, HistoryStatisticsOutput,
 };
 use muster_wire::token::ServiceRight;
 use tokio::time::sleep;
@@ -17,11 +19,13 @@ use tokio::time::sleep;
 use crate::commands::catalog::read_filter;
 use crate::commands::history::args::{
     DriftArgs, HistoryArgs, HistoryRowArgs, HistorySubject, ReportCommand, ReportShowArgs,
+    ReportStatsArgs,
 };
 use crate::commands::history::output::{
     ReportDocument, read_report, render_drift, render_history, render_report, render_row_line,
     render_runs, warn_incomplete,
 };
+use crate::commands::history::statistics::render_statistics;
 use crate::request::service::{connect_to_services, query_service};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;
@@ -72,6 +76,7 @@ pub async fn run_report(command: ReportCommand, cx: CommandContext<'_>) -> Comma
     match command {
         ReportCommand::List(args) => list(args, cx).await,
         ReportCommand::Show(args) => show(args, cx).await,
+        ReportCommand::Stats(args) => show_statistics(args, cx).await,
         ReportCommand::Follow(args) => {
             let json = args.json.form()?;
             let input = HistoryQueryInput {
@@ -93,6 +98,18 @@ pub async fn run_drift(args: DriftArgs, cx: CommandContext<'_>) -> CommandResult
     let width = cx.table_width();
     let render = |found: &HistoryDriftOutput| render_drift(found, width, unix_millis_now());
     query_service::<HistoryDrift>(SERVICE, &input, output, render, cx).await
+}
+
+async fn show_statistics(args: ReportStatsArgs, cx: CommandContext<'_>) -> CommandResult {
+    let now = unix_millis_now();
+    let (since, until) =
+        (args.since.millis(now), args.until.map_or(now, |until| until.millis(now)));
+    let filter = read_filter(args.conditions, cx)?;
+    let input = HistoryStatisticsInput { filter, since, until };
+    let output = (&args.json, "muster.statistics.v1");
+    let width = cx.table_width();
+    let render = |found: &HistoryStatisticsOutput| render_statistics(found, (since, until), width);
+    query_service::<HistoryStatistics>(SERVICE, &input, output, render, cx).await
 }
 
 /// Prints the newest rows, the oldest of them first, and then each one that the service takes. The position of an answer is valid in each instance.

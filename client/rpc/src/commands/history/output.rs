@@ -20,6 +20,8 @@ use crate::session::context::CommandError;
 
 /// JSON of a report.
 const MAX_REPORT_BYTES: usize = 64 * 1024 * 1024;
+/// Characters of an id that are shown: they have its time in milliseconds.
+const SHORT_ID_LENGTH: usize = 13;
 /// Lines of a cell.
 const MAX_CELL_LINES: usize = 3;
 
@@ -54,13 +56,14 @@ pub fn render_history(found: &HistoryQueryOutput, width: usize) -> String {
     if found.rows.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(["TIME", "NODE", "WHO", "BY", "WHAT", "RESULT"]);
+    let mut table = Table::new(["TIME", "NODE", "WHO", "BY", "REQUEST", "WHAT", "RESULT"]);
     for row in &found.rows {
         let cells = [
             format_time_millis(row.time),
             row.node.clone(),
             text_or_dash(row.who.as_ref()),
             by_text(row),
+            row.request.as_ref().map_or_else(dash, |id| short_id(&id.line())),
             what_text(row),
             result_text(row),
         ];
@@ -154,6 +157,11 @@ fn by_text(row: &HistoryRow) -> String {
     let schedule = row.schedule.as_ref().map(|schedule| format!("schedule {}", schedule.line()));
     let parts: Vec<String> = [action, release, schedule].into_iter().flatten().collect();
     if parts.is_empty() { dash() } else { parts.join(", ") }
+}
+
+/// The beginning of an id that has its time: two requests of one millisecond have the same.
+fn short_id(id: &str) -> String {
+    id.chars().take(SHORT_ID_LENGTH).collect()
 }
 
 fn what_text(row: &HistoryRow) -> String {

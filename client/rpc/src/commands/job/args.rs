@@ -19,10 +19,13 @@ pub enum JobCommand {
     /// Show a job's request, its nodes and their replies
     #[command(
         after_help = "A job is identified by its id, a prefix of it, or the name given with --job.
+A request of another user is identified by its id, or the beginning of it, as
+`rpc history` shows it: then the fleet's history answers.
 
 Examples:
   rpc job show 20260131-235959-3f9a2c
   rpc job show nightly-patch -j
+  rpc job show 019ac5b2-7c0e             a request of another user
 
 The exit code is that of the request: 0 if all nodes succeeded, 2 if some
 failed, did not reply or did not receive it, 3 if none replied."
@@ -40,6 +43,7 @@ Exits with 0 if the replies are equal, with 2 if they differ.")]
   rpc job undo 20260131-235959-3f9a2c
   rpc job undo motd                           the newest job with this name
   rpc job undo motd --force                   even where it was changed since
+  rpc job undo 019ac5b2-7c0e                  a request of another user
 
 Nodes keep what `puppetral do` replaced: the values of properties, and the
 content of files up to 8 MiB, for the last 1000 changes. Each is restored as an
@@ -59,7 +63,7 @@ What a node cannot restore, it names with the reason; it restores the rest.")]
 /// `rpc job show`.
 #[derive(Debug, Args)]
 pub struct JobShowArgs {
-    /// Id of the job, a prefix of it, or the job's name
+    /// Job: its id, a prefix of it, or its name; or the id of a request
     #[arg(value_name = "JOB")]
     pub job: String,
     /// JSON output.
@@ -84,7 +88,7 @@ pub struct JobDiffArgs {
 /// `rpc job undo`.
 #[derive(Debug, Args)]
 pub struct JobUndoArgs {
-    /// Id of the job, a prefix of it, or the job's name
+    /// Job: its id, a prefix of it, or its name; or the id of a request
     #[arg(value_name = "JOB")]
     pub job: String,
     /// Report what would change, and change nothing

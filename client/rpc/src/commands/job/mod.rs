@@ -1,12 +1,13 @@
-//! `rpc job`: shows and manages saved jobs. Only `undo` sends requests.
+//! `rpc job`: shows and manages saved jobs, and requests that the history of the fleet has. Only `undo` changes nodes.
 
 pub mod args;
 pub mod errors;
 pub mod output;
+mod past_request;
 mod undo;
 
 use muster_base::error_chain;
-use muster_client::jobs::JobStore;
+use muster_client::jobs::{JobStore, SavedJobError};
 use muster_display::count_text;
 use muster_display::printer::highlight_code;
 
@@ -21,7 +22,7 @@ pub async fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
     match command {
         JobCommand::List(args) => list_jobs(&args, &store, cx),
-        JobCommand::Show(args) => show_job(&args, &store, cx),
+        JobCommand::Show(args) => show_job(&args, &store, cx).await,
         JobCommand::Diff(args) => diff_jobs(&args, &store, cx),
         JobCommand::Undo(args) => Box::pin(undo::run(*args, &store, cx)).await,
         JobCommand::Forget(args) => forget_jobs(&args, &store, cx),
@@ -47,8 +48,13 @@ fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> Comma
     Ok(CommandExitCode::Passed)
 }
 
-fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
-    let job = store.load_job(&args.job)?;
+async fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
+    let job = match store.load_job(&args.job) {
+        Err(SavedJobError::Unknown(id)) if past_request::may_be_request(&id) => {
+            return past_request::show(args, cx).await;
+        }
+        job => job?,
+    };
     let json = args.json.form()?;
     cx.print_result(json.as_ref(), &JobDocument::new(&job), || render_job(&job, cx.width()))?;
     if job.damaged > 0 {

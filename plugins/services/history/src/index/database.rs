@@ -13,7 +13,7 @@ use super::error::IndexError;
 
 const FILE: &str = "history.db";
 /// A database of another version is built again.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 /// A reader never waits for the writer in this mode; two processes with the same file do.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,6 +77,14 @@ impl HistoryIndex {
     pub fn revision(&self) -> Result<u64, IndexError> {
         let found = self.read().query_row("SELECT revision FROM progress", [], |row| row.get(0));
         Ok(found.optional()?.unwrap_or_default())
+    }
+
+    /// The revision, and when the message with it was stored.
+    pub fn progress(&self) -> Result<(u64, u64), IndexError> {
+        let reader = self.read();
+        let mut select = reader.prepare_cached("SELECT revision, time FROM progress")?;
+        let found = select.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        Ok(found.unwrap_or_default())
     }
 
     /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays.

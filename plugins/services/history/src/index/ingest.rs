@@ -42,11 +42,11 @@ impl HistoryIndex {
                 new += take_batch(&transaction, batch, message)?;
             }
         }
-        if let Some(last) = messages.iter().map(|message| message.revision).max() {
+        if let Some(last) = messages.iter().max_by_key(|message| message.revision) {
             transaction.execute(
-                "INSERT INTO progress (id, revision) VALUES (1, ?1)
-                 ON CONFLICT (id) DO UPDATE SET revision = ?1",
-                [to_signed(last)],
+                "INSERT INTO progress (id, revision, time) VALUES (1, ?1, ?2)
+                 ON CONFLICT (id) DO UPDATE SET revision = ?1, time = ?2",
+                [to_signed(last.revision), to_signed(last.time)],
             )?;
         }
         transaction.commit()?;
@@ -171,11 +171,7 @@ fn take_resource(
             status: event_status,
             changed: event_status == "success",
             failed: event_status == "failure",
-            who: origin.who.clone(),
-            request: origin.request.clone(),
-            release: origin.release.clone(),
-            agent: origin.agent.clone(),
-            action: origin.action.clone(),
+            origin: origin.clone(),
             run: origin.is_run.then(|| run.to_string()),
             resource: text(status.get("resource")),
             property: text(event.get("property")),

@@ -8,10 +8,12 @@ use super::error::IndexError;
 use super::row::kind_number;
 
 /// Who or what is behind a change.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Origin {
     pub(super) who: Option<String>,
     pub(super) request: Option<String>,
+    pub(super) approver: Option<String>,
+    pub(super) schedule: Option<String>,
     pub(super) release: Option<String>,
     pub(super) agent: Option<String>,
     pub(super) action: Option<String>,
@@ -32,14 +34,20 @@ pub(super) fn find_origin(
         Ok(Origin { who, request, release, is_run: true, ..Origin::default() })
     });
     let mut of_request = transaction.prepare_cached(
-        "SELECT who, agent, action FROM happened WHERE request = ?1 AND node = ?2 AND kind = ?3 LIMIT 1",
+        "SELECT who, approver, schedule, agent, action FROM happened WHERE request = ?1 AND node = ?2 AND kind = ?3 LIMIT 1",
     )?;
     let mut find_request = |request: &str| {
         of_request
             .query_row(params![request, node, kind_number(HistoryKind::Request)], |row| {
-                let (who, agent, action) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                let request = Some(request.to_owned());
-                Ok(Origin { who, request, agent, action, ..Origin::default() })
+                Ok(Origin {
+                    who: row.get(0)?,
+                    request: Some(request.to_owned()),
+                    approver: row.get(1)?,
+                    schedule: row.get(2)?,
+                    agent: row.get(3)?,
+                    action: row.get(4)?,
+                    ..Origin::default()
+                })
             })
             .optional()
     };
@@ -49,7 +57,8 @@ pub(super) fn find_origin(
         return Ok(find_request(&id)?.unwrap_or_else(unknown));
     };
     if let Some(request) = origin.request.as_deref().map_or(Ok(None), &mut find_request)? {
-        (origin.agent, origin.action) = (request.agent, request.action);
+        let Origin { who, release, is_run, .. } = origin;
+        origin = Origin { who, release, is_run, ..request };
     }
     Ok(origin)
 }

@@ -19,7 +19,7 @@ use super::row::kind_number;
 use super::runs::MAX_RUN_BYTES;
 
 /// The columns of a run, for [`read_run`].
-const RUN_COLUMNS: &str = "run.id, node.name, started, ended, status, noop, engine, who, request, release, environment, resources, changed, failed, problem";
+pub(super) const RUN_COLUMNS: &str = "run.id, node.name, started, ended, status, noop, engine, who, request, release, environment, resources, changed, failed, problem";
 
 /// Rows, and where the next page begins.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl fmt::Display for Position {
 
 /// Conditions with their values. Nothing of a request is part of the text of a query.
 #[derive(Default)]
-struct Conditions {
+pub(super) struct Conditions {
     clauses: Vec<String>,
     values: Vec<Box<dyn ToSql>>,
 }
@@ -77,7 +77,7 @@ impl Conditions {
     }
 
     /// At this time or later, and before the other one.
-    fn add_period(&mut self, column: &str, since: Option<u64>, until: Option<u64>) {
+    pub(super) fn add_period(&mut self, column: &str, since: Option<u64>, until: Option<u64>) {
         if let Some(since) = since {
             self.add(&format!("{column} >= ?"), to_signed(since));
         }
@@ -87,7 +87,7 @@ impl Conditions {
     }
 
     /// Only these nodes; all if absent.
-    fn add_nodes(&mut self, nodes: Option<&[Identity]>) {
+    pub(super) fn add_nodes(&mut self, nodes: Option<&[Identity]>) {
         if let Some(nodes) = nodes {
             let names: Vec<&str> = nodes.iter().map(Identity::as_str).collect();
             let names = serde_json::Value::from(names).to_string();
@@ -104,7 +104,7 @@ impl Conditions {
         }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         if self.clauses.is_empty() {
             String::new()
         } else {
@@ -112,7 +112,7 @@ impl Conditions {
         }
     }
 
-    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
         self.values.iter().map(|value| &**value)
     }
 }
@@ -269,7 +269,6 @@ fn query_conditions(input: &HistoryQueryInput, nodes: Option<&[Identity]>) -> Co
     conditions.add_period("time", input.since, input.until);
     let texts = [
         ("who", &input.who),
-        ("request", &input.request),
         ("run", &input.run),
         ("release", &input.release),
         ("agent", &input.agent),
@@ -278,6 +277,11 @@ fn query_conditions(input: &HistoryQueryInput, nodes: Option<&[Identity]>) -> Co
     ];
     for (column, value) in texts {
         conditions.add_text(column, value.as_ref());
+    }
+    if let Some(id) = &input.request {
+        // Ids have hexadecimal digits and hyphens, which are before `g`.
+        let values: Vec<Box<dyn ToSql>> = vec![Box::new(id.clone()), Box::new(format!("{id}g"))];
+        conditions.add_all("request >= ? AND request < ?", values);
     }
     if input.in_runs == Some(true) {
         conditions.clauses.push("run IS NOT NULL".to_owned());
@@ -357,7 +361,7 @@ fn kind_name(number: i64) -> &'static str {
     kinds.find(|kind| kind_number(*kind) == number).map_or("", HistoryKind::as_str)
 }
 
-fn read_run(row: &Row<'_>) -> rusqlite::Result<HistoryRunRow> {
+pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<HistoryRunRow> {
     let text =
         |name: &str| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(name)?.map(Into::into));
     Ok(HistoryRunRow {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::database::to_signed;
 use super::error::IndexError;
+use super::origin::Origin;
 
 /// Longest value of a property in a row, in bytes.
 const MAX_VALUE_BYTES: usize = 2048;
@@ -55,14 +56,8 @@ pub(super) struct NewRow<'a> {
     pub(super) status: &'a str,
     pub(super) changed: bool,
     pub(super) failed: bool,
-    pub(super) who: Option<String>,
-    pub(super) request: Option<String>,
-    pub(super) approver: Option<String>,
-    pub(super) schedule: Option<String>,
-    pub(super) agent: Option<String>,
-    pub(super) action: Option<String>,
+    pub(super) origin: Origin,
     pub(super) run: Option<String>,
-    pub(super) release: Option<String>,
     pub(super) resource: Option<String>,
     pub(super) property: Option<String>,
     pub(super) before: Option<String>,
@@ -77,14 +72,8 @@ impl<'a> NewRow<'a> {
             status: "",
             changed: false,
             failed: false,
-            who: None,
-            request: None,
-            approver: None,
-            schedule: None,
-            agent: None,
-            action: None,
+            origin: Origin::default(),
             run: None,
-            release: None,
             resource: None,
             property: None,
             before: None,
@@ -111,12 +100,15 @@ impl<'a> NewRow<'a> {
             status: if verdict == "executed" && has_failed { "failed" } else { verdict },
             changed: verdict == "executed" && code == Some(0),
             failed: refused || has_failed,
-            who: text("caller"),
-            request: text("request"),
-            approver: text("approver"),
-            schedule: text("schedule"),
-            agent: text("agent"),
-            action: text("action"),
+            origin: Origin {
+                who: text("caller"),
+                request: text("request"),
+                approver: text("approver"),
+                schedule: text("schedule"),
+                agent: text("agent"),
+                action: text("action"),
+                ..Origin::default()
+            },
             message,
             ..Self::of(HistoryKind::Request)
         })
@@ -124,6 +116,7 @@ impl<'a> NewRow<'a> {
 
     pub(super) fn insert(&self, taking: &Taking<'_>, time: u64) -> Result<(), IndexError> {
         let Taking { transaction, node, revision } = taking;
+        let origin = &self.origin;
         if self.kind == HistoryKind::Request && self.status != "started" {
             self.replace_started(taking)?;
         }
@@ -141,14 +134,14 @@ impl<'a> NewRow<'a> {
                 self.status,
                 self.changed,
                 self.failed,
-                self.who,
-                self.request,
-                self.approver,
-                self.schedule,
-                self.agent,
-                self.action,
+                origin.who,
+                origin.request,
+                origin.approver,
+                origin.schedule,
+                origin.agent,
+                origin.action,
                 self.run,
-                self.release,
+                origin.release,
                 self.resource,
                 self.property,
                 self.before,
@@ -158,7 +151,7 @@ impl<'a> NewRow<'a> {
         let id = transaction.last_insert_rowid();
         let words = [&self.resource, &self.property, &self.before, &self.after, &self.message]
             .into_iter()
-            .chain([&self.who, &self.agent, &self.action])
+            .chain([&origin.who, &origin.agent, &origin.action])
             .flatten()
             .map(String::as_str)
             .collect::<Vec<_>>()
@@ -170,7 +163,7 @@ impl<'a> NewRow<'a> {
     }
 
     fn replace_started(&self, taking: &Taking<'_>) -> Result<(), IndexError> {
-        let Some(request) = &self.request else { return Ok(()) };
+        let Some(request) = &self.origin.request else { return Ok(()) };
         taking.delete_rows(
             "request = ?1 AND node = ?2 AND kind = ?3 AND status = 'started'",
             params![request, taking.node, kind_number(HistoryKind::Request)],

@@ -196,11 +196,7 @@ fn insert_end_row(
         status,
         changed,
         failed: matches!(status, "failed" | "aborted"),
-        who: origin.who,
-        request: origin.request,
-        release: origin.release,
-        agent: origin.agent,
-        action: origin.action,
+        origin,
         run: Some(id),
         message: Some(message),
         ..NewRow::of(HistoryKind::Run)

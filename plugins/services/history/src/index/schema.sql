@@ -1,7 +1,9 @@
 -- How far the bucket was read.
 CREATE TABLE progress (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    revision INTEGER NOT NULL
+    revision INTEGER NOT NULL,
+    -- When the message with this revision was stored.
+    time INTEGER NOT NULL
 );
 
 -- The newest record of each node.
