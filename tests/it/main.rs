@@ -35,6 +35,7 @@ mod external_replies;
 mod fail_closed;
 mod fake_node;
 mod floods;
+mod gateway;
 mod generated_agents;
 mod history;
 mod hostile;

@@ -34,6 +34,7 @@ mod event_shape;
 mod fleet;
 mod floor;
 mod gate;
+mod gateway;
 mod gatherer;
 mod history;
 mod machine;

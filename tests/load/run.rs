@@ -12,7 +12,7 @@ use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
     broker_restart, checks, client, cluster, compiles, content, daemon, directory, directory_fleet,
-    discovery, engine, history, micro, provision, regions, slow_link, start, tunnel,
+    discovery, engine, gateway, history, micro, provision, regions, slow_link, start, tunnel,
 };
 
 /// The benches.
@@ -62,6 +62,8 @@ enum Bench {
     History,
     /// The same with the runs of 10,000 nodes in 30 days; takes half an hour, only if it is named
     HistoryLarge,
+    /// The runs of a fleet of Puppet agents at once, against the gateway
+    Gateway,
     /// Registration of a fleet with an empty bucket
     Registration,
     /// Regions behind one hub: all replies, or pages of a gatherer for each region
@@ -178,6 +180,7 @@ impl RunArgs {
             Bench::DirectoryCommands => directory_fleet::bench_commands(pick(10, 50), pick(9, 25)),
             Bench::History => history::bench(pick(100, 1_000), pick(2, 30)),
             Bench::HistoryLarge => history::bench(10_000, 30),
+            Bench::Gateway => gateway::bench(pick(100, 1_000)),
             Bench::Registration => directory_fleet::bench_registration(pick(2_000, 10_000)),
             Bench::Regions => regions::bench(8, pick(500, 5_000)),
             Bench::Cluster => cluster::bench(pick(5_000, 50_000)),

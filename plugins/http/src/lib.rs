@@ -1,6 +1,6 @@
-//! A small HTTP server for pages that are only read: one GET or HEAD per connection, heads of a few KiB, no bodies of requests, deadlines on everything.
+//! A small HTTP server for pages that are only read: heads of a few KiB, bodies of requests that are skipped, deadlines on everything.
 //!
-//! `httparse` parses heads; there is no keep-alive, and no request that changes state. [`HttpLimits`] bounds what a client can send and how long it may take,
+//! `httparse` parses heads; no request changes state. [`HttpLimits`] bounds what a client can send, how often, and how long it may take,
 //! [`HttpConnections`] how many clients there are. Nothing here prints. [`build_client`] is for requests to other servers.
 
 mod client;
@@ -11,6 +11,6 @@ mod serve;
 
 pub use client::{CertificateFileError, build_client};
 pub use connections::{ConnectionAdmission, HttpConnections};
-pub use request::{HttpRequest, InvalidParameters};
+pub use request::{HttpMethod, HttpRequest, InvalidParameters};
 pub use response::{HttpBody, HttpResponse, HttpStatus};
 pub use serve::{HttpHandler, HttpLimits, serve_connection};

@@ -1,4 +1,4 @@
-//! Reads and parses the head of a request.
+//! Reads and parses the head of a request, and skips its body.
 
 use std::io;
 
@@ -7,18 +7,29 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::response::HttpStatus;
 
 const MAX_HEADERS: usize = 64;
+/// Bytes of a body that are read at once.
+const SKIP_BYTES: usize = 16 * 1024;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HttpMethod {
+    #[default]
+    Get,
+    Head,
+    Post,
+    Put,
+}
 
 /// A request, as far as a server of pages needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpRequest {
+    pub method: HttpMethod,
     /// The path, without the query, as it was sent.
     pub path: String,
     /// The query, as it was sent; empty if there is none.
     pub query: String,
     pub authorization: Option<String>,
     pub last_event_id: Option<String>,
-    /// Whether the body of the response is wanted: GET, not HEAD.
-    pub with_body: bool,
+    pub accept: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,31 +78,73 @@ pub(crate) enum ReadRequest {
     Empty,
     /// The request is rejected with this status.
     Invalid(HttpStatus),
-    Valid(HttpRequest),
+    Valid(RequestHead),
 }
 
-pub(crate) async fn read_request(
-    stream: &mut (impl AsyncRead + Unpin),
-    max_head_bytes: usize,
-) -> io::Result<ReadRequest> {
-    let mut head = Vec::with_capacity(1024);
-    loop {
-        let remaining = max_head_bytes.saturating_sub(head.len());
-        if remaining == 0 {
-            return Ok(ReadRequest::Invalid(HttpStatus::TooLarge));
+/// A request, and what follows its head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestHead {
+    pub(crate) request: HttpRequest,
+    head_bytes: usize,
+    pub(crate) body_bytes: u64,
+    /// Whether the client may send another request.
+    pub(crate) stays_open: bool,
+}
+
+/// What was read from a connection and not used yet.
+#[derive(Debug, Default)]
+pub(crate) struct RequestReader(Vec<u8>);
+
+impl RequestReader {
+    pub(crate) async fn read_head(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        max_head_bytes: usize,
+    ) -> io::Result<ReadRequest> {
+        loop {
+            if let Some(request) = parse_request(&self.0) {
+                if let ReadRequest::Valid(head) = &request {
+                    self.0.drain(..head.head_bytes.min(self.0.len()));
+                }
+                return Ok(request);
+            }
+            let remaining = max_head_bytes.saturating_sub(self.0.len());
+            if remaining == 0 {
+                return Ok(ReadRequest::Invalid(HttpStatus::TooLarge));
+            }
+            let limit = u64::try_from(remaining).unwrap_or(u64::MAX);
+            if (&mut *stream).take(limit).read_buf(&mut self.0).await? == 0 {
+                let is_empty = self.0.is_empty();
+                return Ok(if is_empty {
+                    ReadRequest::Empty
+                } else {
+                    ReadRequest::Invalid(HttpStatus::BadRequest)
+                });
+            }
         }
-        let limit = u64::try_from(remaining).unwrap_or(u64::MAX);
-        if (&mut *stream).take(limit).read_buf(&mut head).await? == 0 {
-            let is_empty = head.is_empty();
-            return Ok(if is_empty {
-                ReadRequest::Empty
-            } else {
-                ReadRequest::Invalid(HttpStatus::BadRequest)
-            });
+    }
+
+    /// Reads the body of a request and forgets it.
+    pub(crate) async fn skip_body(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        bytes: u64,
+    ) -> io::Result<()> {
+        let read = self.0.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.0.drain(..read);
+        let mut remaining = bytes.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
+        let mut skipped = Vec::new();
+        while remaining > 0 {
+            skipped.clear();
+            skipped.reserve(SKIP_BYTES);
+            let limit = remaining.min(u64::try_from(SKIP_BYTES).unwrap_or(u64::MAX));
+            let read = (&mut *stream).take(limit).read_buf(&mut skipped).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            remaining = remaining.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
         }
-        if let Some(request) = parse_request(&head) {
-            return Ok(request);
-        }
+        Ok(())
     }
 }
 
@@ -99,32 +152,65 @@ pub(crate) async fn read_request(
 fn parse_request(head: &[u8]) -> Option<ReadRequest> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    let (method, target) = match request.parse(head) {
+    let head_bytes = match request.parse(head) {
         Ok(httparse::Status::Partial) => return None,
-        Ok(httparse::Status::Complete(_)) => (request.method, request.path),
+        Ok(httparse::Status::Complete(bytes)) => bytes,
         Err(httparse::Error::TooManyHeaders) => {
             return Some(ReadRequest::Invalid(HttpStatus::TooLarge));
         }
         Err(_) => return Some(ReadRequest::Invalid(HttpStatus::BadRequest)),
     };
-    let header = |name: &str| {
-        let mut found = request.headers.iter().filter(|one| one.name.eq_ignore_ascii_case(name));
+    Some(interpret_head(&request, head_bytes).map_or_else(ReadRequest::Invalid, ReadRequest::Valid))
+}
+
+fn interpret_head(
+    parsed: &httparse::Request<'_, '_>,
+    head_bytes: usize,
+) -> Result<RequestHead, HttpStatus> {
+    let method = match parsed.method {
+        Some("GET") => HttpMethod::Get,
+        Some("HEAD") => HttpMethod::Head,
+        Some("POST") => HttpMethod::Post,
+        Some("PUT") => HttpMethod::Put,
+        _ => return Err(HttpStatus::NotAllowed),
+    };
+    let target = parsed.path.ok_or(HttpStatus::BadRequest)?;
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let fields = |name: &'static str| {
+        parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name))
+    };
+    let header = |name: &'static str| {
+        let mut found = fields(name);
         let value = std::str::from_utf8(found.next()?.value).ok()?;
         // A header that is sent twice has no value that both sides agree on.
         found.next().is_none().then(|| value.to_owned())
     };
-    Some(match (method, target) {
-        (Some(method @ ("GET" | "HEAD")), Some(target)) => {
-            let (path, query) = target.split_once('?').unwrap_or((target, ""));
-            ReadRequest::Valid(HttpRequest {
-                path: path.to_owned(),
-                query: query.to_owned(),
-                authorization: header("authorization"),
-                last_event_id: header("last-event-id"),
-                with_body: method == "GET",
-            })
+    // Only a length says where the next request begins.
+    let digits = header("content-length");
+    let body_bytes = match &digits {
+        Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            digits.parse().map_err(|_| HttpStatus::BadRequest)?
         }
-        _ => ReadRequest::Invalid(HttpStatus::NotAllowed),
+        None if fields("content-length").next().is_none() => 0,
+        _ => return Err(HttpStatus::BadRequest),
+    };
+    if fields("transfer-encoding").next().is_some() {
+        return Err(HttpStatus::BadRequest);
+    }
+    let closes = header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
+    let request = HttpRequest {
+        method,
+        path: path.to_owned(),
+        query: query.to_owned(),
+        authorization: header("authorization"),
+        last_event_id: header("last-event-id"),
+        accept: header("accept"),
+    };
+    Ok(RequestHead {
+        request,
+        head_bytes,
+        body_bytes,
+        stays_open: parsed.version == Some(1) && !closes,
     })
 }
 
@@ -134,9 +220,11 @@ mod tests {
 
     use super::*;
 
-    fn valid(path: &str, query: &str, with_body: bool) -> ReadRequest {
-        let (path, query) = (path.to_owned(), query.to_owned());
-        ReadRequest::Valid(HttpRequest { path, query, with_body, ..HttpRequest::default() })
+    fn valid(head: &[u8]) -> RequestHead {
+        match parse_request(head) {
+            Some(ReadRequest::Valid(head)) => head,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -145,11 +233,30 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(parse_request(&whole[..end]), None, "{end}");
         }
-        assert_eq!(parse_request(whole), Some(valid("/metrics", "x=1", true)));
-        let head = parse_request(b"HEAD /healthz HTTP/1.0\r\n\r\n");
-        assert_eq!(head, Some(valid("/healthz", "", false)));
-        let post = parse_request(b"POST /metrics HTTP/1.1\r\n\r\n");
-        assert_eq!(post, Some(ReadRequest::Invalid(HttpStatus::NotAllowed)));
+        let head = valid(whole);
+        assert_eq!((head.request.path.as_str(), head.request.query.as_str()), ("/metrics", "x=1"));
+        assert!(head.stays_open && head.body_bytes == 0);
+        let head = valid(b"HEAD /healthz HTTP/1.0\r\n\r\n");
+        assert_eq!((head.request.method, head.stays_open), (HttpMethod::Head, false));
+        let post = valid(b"POST /x HTTP/1.1\r\nContent-Length: 7\r\nConnection: close\r\n\r\n");
+        assert_eq!((post.request.method, post.body_bytes), (HttpMethod::Post, 7));
+        assert!(!post.stays_open);
+        let delete = parse_request(b"DELETE /metrics HTTP/1.1\r\n\r\n");
+        assert_eq!(delete, Some(ReadRequest::Invalid(HttpStatus::NotAllowed)));
+        for fields in [
+            "Content-Length: -1",
+            "Content-Length: +1",
+            "Content-Length: 1, 1",
+            "Content-Length:",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Transfer-Encoding: chunked",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+        ] {
+            let head = format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n");
+            let invalid = Some(ReadRequest::Invalid(HttpStatus::BadRequest));
+            assert_eq!(parse_request(head.as_bytes()), invalid, "{fields}");
+        }
         let other = parse_request(b"\x16\x03\x01\x02\x00\x01\r\n\r\n");
         assert_eq!(other, Some(ReadRequest::Invalid(HttpStatus::BadRequest)));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
@@ -159,10 +266,7 @@ mod tests {
 
     #[test]
     fn headers_are_read_unless_they_are_ambiguous() {
-        let read = |head: &str| match parse_request(head.as_bytes()) {
-            Some(ReadRequest::Valid(request)) => request.authorization,
-            other => panic!("{other:?}"),
-        };
+        let read = |head: &str| valid(head.as_bytes()).request.authorization;
         let one = "GET / HTTP/1.1\r\nAUTHORIZATION: Bearer x\r\n\r\n";
         assert_eq!(read(one), Some("Bearer x".to_owned()));
         let two = "GET / HTTP/1.1\r\nauthorization: a\r\nAuthorization: b\r\n\r\n";
@@ -185,9 +289,9 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_do_not_panic(head in prop::collection::vec(any::<u8>(), 0..512)) {
-            if let Some(ReadRequest::Valid(request)) = parse_request(&head) {
-                let _ = request.parameters();
-                let _ = request.path_segments();
+            if let Some(ReadRequest::Valid(head)) = parse_request(&head) {
+                let _ = head.request.parameters();
+                let _ = head.request.path_segments();
             }
         }
     }

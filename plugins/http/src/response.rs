@@ -1,5 +1,6 @@
 //! Responses: a page, or a stream of events.
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,9 +8,11 @@ pub enum HttpStatus {
     Ok,
     BadRequest,
     Unauthorized,
+    Forbidden,
     NotFound,
     NotAllowed,
     RequestTimeout,
+    BodyTooLarge,
     TooLarge,
     InternalError,
     Unavailable,
@@ -32,9 +35,11 @@ impl HttpStatus {
             Self::Ok => "200 OK",
             Self::BadRequest => "400 Bad Request",
             Self::Unauthorized => "401 Unauthorized",
+            Self::Forbidden => "403 Forbidden",
             Self::NotFound => "404 Not Found",
             Self::NotAllowed => "405 Method Not Allowed",
             Self::RequestTimeout => "408 Request Timeout",
+            Self::BodyTooLarge => "413 Content Too Large",
             Self::TooLarge => "431 Request Header Fields Too Large",
             Self::InternalError => "500 Internal Server Error",
             Self::Unavailable => "503 Service Unavailable",
@@ -56,6 +61,8 @@ pub enum HttpBody {
     Text(String),
     /// Parts that are written as they come, until the sender is dropped.
     Stream(mpsc::Receiver<String>),
+    /// Bytes whose number is known. A sender that is dropped too early ends the connection.
+    Sized { bytes: u64, parts: mpsc::Receiver<Bytes> },
 }
 
 #[derive(Debug)]
@@ -77,17 +84,19 @@ impl HttpResponse {
     }
 
     /// A stream ends with the connection, so it has no length.
-    pub(crate) fn head(&self) -> String {
+    pub(crate) fn head(&self, stays_open: bool) -> String {
         let length = match &self.body {
             HttpBody::Text(text) => format!("Content-Length: {}\r\n", text.len()),
+            HttpBody::Sized { bytes, .. } => format!("Content-Length: {bytes}\r\n"),
             HttpBody::Stream(_) => String::new(),
         };
         format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{}Cache-Control: no-store\r\n\
-             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+             X-Content-Type-Options: nosniff\r\nConnection: {}\r\n\r\n",
             self.status.status_line(),
             self.content_type,
             self.status.header(),
+            if stays_open { "keep-alive" } else { "close" },
         )
     }
 }
@@ -98,7 +107,7 @@ mod tests {
 
     #[test]
     fn head_has_the_length_of_a_page() {
-        let head = HttpResponse::plain_text(HttpStatus::Ok, "ok\n").head();
+        let head = HttpResponse::plain_text(HttpStatus::Ok, "ok\n").head(false);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         assert!(head.contains("\r\nContent-Length: 3\r\n") && head.ends_with("\r\n\r\n"));
         let (_, receiver) = mpsc::channel(1);
@@ -106,6 +115,6 @@ mod tests {
             body: HttpBody::Stream(receiver),
             ..HttpResponse::plain_text(HttpStatus::Ok, "")
         };
-        assert!(!stream.head().contains("Content-Length"));
+        assert!(!stream.head(false).contains("Content-Length"));
     }
 }

@@ -116,7 +116,7 @@ async fn broker_permits_exactly_the_template_of_each_role() {
     assert_nothing_created(&fixture).await;
 }
 
-/// The requests that a service of each right answers, and a key that it writes; a history writes none, and the key is a node's.
+/// The requests that a service of each right answers, and a key that it writes; a history and a gateway write none, and the key is another's.
 fn served_by(right: ServiceRight) -> (String, &'static str) {
     let key = match right {
         ServiceRight::Directory => "$KV.FORGOTTEN.web1.example.net",
@@ -124,6 +124,7 @@ fn served_by(right: ServiceRight) -> (String, &'static str) {
         ServiceRight::Provision => "$KV.PROVISION.leader",
         ServiceRight::Compile => "$KV.COMPILES.want.web1.example.net",
         ServiceRight::History => "$KV.HISTORY.other.example.net",
+        ServiceRight::Gateway => "$KV.NODES.other.example.net",
     };
     (format!("muster.{right}.*.any"), key)
 }
@@ -149,7 +150,8 @@ async fn service_key_is_refused_as_every_other_service() {
             let subscribe = ("subscribe", is_allowed);
             check_refusal(attacker, &requests, subscribe, &mut client, &mut wrong).await;
             client.publish(key, "", "", "{}").await;
-            let publish = ("publish", is_allowed && right != ServiceRight::History);
+            let writes = !matches!(right, ServiceRight::History | ServiceRight::Gateway);
+            let publish = ("publish", is_allowed && writes);
             check_refusal(attacker, key, publish, &mut client, &mut wrong).await;
         }
     }

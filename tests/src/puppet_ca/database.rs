@@ -231,7 +231,7 @@ impl CaDatabase {
         Ok(())
     }
 
-    fn revoke(&mut self, name: &str) -> Result<(), String> {
+    pub(super) fn revoke(&mut self, name: &str) -> Result<(), String> {
         match self.names.get_mut(name) {
             Some(known) if known.state != CertificateState::Requested => {
                 known.state = CertificateState::Revoked;
@@ -246,7 +246,7 @@ impl CaDatabase {
         }
     }
 
-    fn revocation_list(&self) -> String {
+    pub(super) fn revocation_list(&self) -> String {
         let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_millis(crate::now());
         let revoked = self.revoked.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),

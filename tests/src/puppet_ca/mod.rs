@@ -171,6 +171,21 @@ impl PuppetCa {
         self.database().names.get(name)?.certificate.clone()
     }
 
+    /// Revokes the certificate of a name.
+    pub fn revoke(&self, name: &str) {
+        self.database().revoke(name).unwrap();
+    }
+
+    /// The revocation list, PEM.
+    pub fn revocation_list(&self) -> String {
+        self.database().revocation_list()
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// How often a name was signed, including earlier certificates.
     pub fn times_signed(&self, name: &str) -> usize {
         self.database().signed.get(name).copied().unwrap_or_default()

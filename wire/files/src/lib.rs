@@ -11,6 +11,7 @@ pub mod files;
 mod partial;
 mod protected;
 mod regular;
+mod reloaded;
 mod replace;
 mod secret;
 mod socket;
@@ -23,6 +24,7 @@ pub use protected::{
     check_protected_below, read_protected,
 };
 pub use regular::{open_regular_file, read_regular_file};
+pub use reloaded::ReloadedFiles;
 pub use replace::{StagedFile, replace_file, sync_parent_directory};
 pub use secret::{SecretFileError, SecretOwner, check_secret, read_secret};
 pub use socket::bind_socket;

@@ -22,17 +22,25 @@ pub enum ServiceRight {
     Compile,
     /// Answers for the agent `history`, and reads what nodes report of requests and runs.
     History,
+    /// Reads catalogs and their files for agents of Puppet.
+    Gateway,
 }
 
 /// The text is not the right of a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a service; use directory, schedule, provision, compiler or history")]
+#[error("`{0}` is not a service; use directory, schedule, provision, compiler, history or gateway")]
 pub struct UnknownServiceRight(String);
 
 impl ServiceRight {
     /// All rights.
-    pub const ALL: [Self; 5] =
-        [Self::Directory, Self::Schedule, Self::Provision, Self::Compile, Self::History];
+    pub const ALL: [Self; 6] = [
+        Self::Directory,
+        Self::Schedule,
+        Self::Provision,
+        Self::Compile,
+        Self::History,
+        Self::Gateway,
+    ];
 
     /// The right's identifier: the name of the agent, if the service has one.
     pub fn as_str(self) -> &'static str {
@@ -42,6 +50,7 @@ impl ServiceRight {
             Self::Provision => "provision",
             Self::Compile => "compiler",
             Self::History => "history",
+            Self::Gateway => "gateway",
         }
     }
 
@@ -53,6 +62,7 @@ impl ServiceRight {
             Self::Provision => "provisioner",
             Self::Compile => "compiler",
             Self::History => "history",
+            Self::Gateway => "gateway",
         }
     }
 
@@ -111,6 +121,7 @@ impl ServiceRight {
                 ([vec![nodes, stores::FORGOTTEN_BUCKET], own.into()].concat(), None)
             }
             Self::History => (vec![nodes, stores::FORGOTTEN_BUCKET, stores::HISTORY_BUCKET], None),
+            Self::Gateway => (vec![stores::CATALOGS_BUCKET, stores::CONTENT_BUCKET], None),
         };
         let mut tags = vec![self.service_tag(), format!("{self}:>")];
         tags.extend(requests.map(str::to_owned));

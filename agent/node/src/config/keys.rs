@@ -110,6 +110,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
 const PLUGIN_PATHS: &[(&str, &[&str])] = &[
     ("catalog", &["state_dir"]),
     ("compiler", &["credentials", "secret_key"]),
+    ("gateway", &["credentials", "certificate", "key", "ca", "crl"]),
     ("history", &["credentials"]),
     ("puppetdb", &["ca", "certificate", "key"]),
     ("schedule", &["credentials"]),

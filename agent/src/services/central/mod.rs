@@ -5,6 +5,7 @@
 
 mod compiler;
 mod directory;
+mod gateway;
 mod history;
 mod provisioner;
 mod puppetdb;
@@ -73,5 +74,6 @@ list_services!(
     compiler::CentralCompiler,
     history::CentralHistory,
     puppetdb::CentralPuppetdb,
+    gateway::CentralGateway,
     provisioner::CentralProvisioner,
 );

@@ -12,6 +12,8 @@ const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 8 * 1024,
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(15),
+    body_bytes: 0,
+    requests: 1,
 };
 
 /// Serves until dropped.

@@ -73,7 +73,7 @@ fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Res
             "the credentials of the service {name} have no right, and the broker refuses what it serves"
         ));
         printer.print_hint(format_args!(
-            "run `rpc org add service {name} --renew --serve directory` (or schedule, provision, compiler, history), and give it the new file"
+            "run `rpc org add service {name} --renew --serve directory` (or schedule, provision, compiler, history, gateway), and give it the new file"
         ));
     }
     Ok(())

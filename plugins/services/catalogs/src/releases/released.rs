@@ -2,7 +2,7 @@
 
 use muster_wire::catalog::content::ContentAddress;
 use muster_wire::catalog::release::{
-    MAX_LIST_BYTES, Promotion, ReleaseListRoot, ReleasedEntry, read_list_part,
+    MAX_LIST_BYTES, Promotion, Release, ReleaseListRoot, ReleasedEntry, read_list_part,
 };
 use muster_wire::catalog::{
     CatalogAddress, CatalogRefusal, CatalogStatement, CompiledCatalog, catalog_key,
@@ -18,6 +18,7 @@ use super::{ReleaseStore, ReleaseStoreError};
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleasedCatalog {
     pub promotion: Promotion,
+    pub release: Release,
     pub statement: CatalogStatement,
     /// The stored form: secrets are digests.
     pub catalog: Map<String, Value>,
@@ -43,7 +44,8 @@ impl ReleaseStore {
         let stored = self.catalogs.get(&catalog_key(node, address)).await?;
         let Some(bytes) = stored.and_then(|entry| entry.value) else { return Ok(None) };
         let (statement, catalog) = open_stored(&bytes, node, address, trust, tokens)?;
-        Ok(Some(ReleasedCatalog { promotion: opened.promotion, statement, catalog }))
+        let (promotion, release) = (opened.promotion, opened.release);
+        Ok(Some(ReleasedCatalog { promotion, release, statement, catalog }))
     }
 
     /// The catalog of a node in the list of a release. Reads two entries.

@@ -1,11 +1,10 @@
 //! The certificate of the API and its key. Both files are read again when one of them changes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use muster_api::base::error_chain;
-use muster_files::FileStamp;
-use muster_files::{SecretOwner, read_secret};
+use muster_files::{ReloadedFiles, SecretOwner, read_secret};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
@@ -17,42 +16,29 @@ const MAX_KEY_BYTES: u64 = 64 * 1024;
 pub(super) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
-    known: Mutex<KnownCertificate>,
-}
-
-/// The versions of the files that were read last, and what new connections use.
-struct KnownCertificate {
-    versions: [Option<FileStamp>; 2],
-    acceptor: TlsAcceptor,
+    acceptor: ReloadedFiles<TlsAcceptor>,
 }
 
 impl CertificateFiles {
     pub(super) fn load(certificate: &Path, key: &Path) -> Result<Self, DirectoryHttpError> {
-        let versions = [FileStamp::read(certificate), FileStamp::read(key)];
-        let acceptor = read_acceptor(certificate, key)?;
-        let known = Mutex::new(KnownCertificate { versions, acceptor });
-        Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), known })
+        let read = || read_acceptor(certificate, key);
+        let acceptor = ReloadedFiles::load(&[certificate, key], read)?;
+        Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), acceptor })
     }
 
-    /// What a new connection uses. While changed files cannot be used, for example because only one of them was replaced yet, it is the last certificate that could.
+    /// What a new connection uses.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let versions = [FileStamp::read(&self.certificate), FileStamp::read(&self.key)];
-        if known.versions != versions {
-            known.versions = versions;
-            let path = self.certificate.display();
-            match read_acceptor(&self.certificate, &self.key) {
-                Ok(acceptor) => {
-                    known.acceptor = acceptor;
-                    tracing::info!(%path, "the directory uses a new certificate");
-                }
+        let path = self.certificate.display();
+        self.acceptor.current(
+            || read_acceptor(&self.certificate, &self.key),
+            |read| match read {
+                Ok(()) => tracing::info!(%path, "the directory uses a new certificate"),
                 Err(error) => {
                     let error = error_chain(&error);
                     tracing::warn!(%path, error, "the directory keeps its last certificate: the new one cannot be used");
                 }
-            }
-        }
-        known.acceptor.clone()
+            },
+        )
     }
 }
 

@@ -23,6 +23,8 @@ const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 16 * 1024,
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(30),
+    body_bytes: 0,
+    requests: 1,
 };
 
 /// Serves on a socket until dropped.

@@ -224,7 +224,7 @@ pub struct AddServiceArgs {
     /// Options for all kinds of credentials.
     #[command(flatten)]
     pub credentials: CredentialArgs,
-    /// What the service may serve: directory, schedule, provision, compiler or history; repeatable
+    /// What the service may serve: directory, schedule, provision, compiler, history or gateway; repeatable
     #[arg(long = "serve", value_name = "SERVICE", required = true)]
     pub rights: Vec<ServiceRight>,
     /// Environment that a compiler may compile; repeatable [default: any]
