@@ -10,6 +10,7 @@ mod provisioner;
 mod puppetdb;
 mod scheduler;
 mod service;
+mod sinks;
 
 use std::time::Duration;
 
@@ -66,12 +67,13 @@ macro_rules! list_services {
     };
 }
 
-// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory, and the sink for PuppetDB uses all three.
+// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory, the sink for PuppetDB uses all three, sinks the history, and the provisioner the sinks.
 list_services!(
     directory::CentralDirectory,
     scheduler::CentralScheduler,
     compiler::CentralCompiler,
     history::CentralHistory,
     puppetdb::CentralPuppetdb,
+    sinks::CentralSinks,
     provisioner::CentralProvisioner,
 );

@@ -12,8 +12,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use super::error::IndexError;
 
 const FILE: &str = "history.db";
-/// A database of another version is built again.
-const VERSION: i32 = 2;
+/// A database of another version is built again, except the version before.
+const VERSION: i32 = 3;
+/// From version 2 to 3.
+const UPGRADE: &str = "ALTER TABLE progress ADD COLUMN base INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE happened ADD COLUMN took INTEGER;
+    ALTER TABLE happened ADD COLUMN trace TEXT;";
 const SCHEMA: &str = include_str!("schema.sql");
 /// A reader never waits for the writer in this mode; two processes with the same file do.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,7 +41,7 @@ impl HistoryIndex {
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         let mut writer = Connection::open(&path)?;
         let version: i32 = writer.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if version != VERSION && version != 0 {
+        if ![0, VERSION - 1, VERSION].contains(&version) {
             drop(writer);
             tracing::warn!(
                 version,
@@ -57,9 +61,9 @@ impl HistoryIndex {
         writer.pragma_update(None, "journal_mode", "WAL")?;
         // A power cut may lose the last messages, which the broker still has: their revisions are lost with them.
         writer.pragma_update(None, "synchronous", "NORMAL")?;
-        if version == 0 {
+        if version != VERSION {
             let transaction = writer.transaction()?;
-            transaction.execute_batch(SCHEMA)?;
+            transaction.execute_batch(if version == 0 { SCHEMA } else { UPGRADE })?;
             transaction.pragma_update(None, "user_version", VERSION)?;
             transaction.commit()?;
         }
@@ -79,9 +83,16 @@ impl HistoryIndex {
         Ok(found.optional()?.unwrap_or_default())
     }
 
-    /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays.
+    /// The last place in the order of rows of which everything was taken: the revision, after those of buckets that were created again.
+    pub(super) fn last_place(&self) -> Result<u64, IndexError> {
+        let sum = "SELECT base + revision FROM progress";
+        let found = self.read().query_row(sum, [], |row| row.get(0));
+        Ok(found.optional()?.unwrap_or_default())
+    }
+
+    /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays, before what comes.
     pub fn forget_revision(&self) -> Result<(), IndexError> {
-        self.write().execute("DELETE FROM progress", [])?;
+        self.write().execute("UPDATE progress SET base = base + revision, revision = 0", [])?;
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub(super) fn kind_number(kind: HistoryKind) -> i64 {
 pub(super) struct Taking<'a> {
     pub(super) transaction: &'a Transaction<'a>,
     pub(super) node: i64,
-    /// The revision of the message.
+    /// The revision of the message, after those of buckets before this one.
     pub(super) revision: u64,
 }
 
@@ -68,6 +68,8 @@ pub(super) struct NewRow<'a> {
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
     pub(super) message: Option<String>,
+    pub(super) took: Option<i64>,
+    pub(super) trace: Option<String>,
 }
 
 impl<'a> NewRow<'a> {
@@ -90,6 +92,8 @@ impl<'a> NewRow<'a> {
             before: None,
             after: None,
             message: None,
+            took: None,
+            trace: None,
         }
     }
 
@@ -118,6 +122,8 @@ impl<'a> NewRow<'a> {
             agent: text("agent"),
             action: text("action"),
             message,
+            took: line.get("took_ms").and_then(Value::as_u64).map(to_signed),
+            trace: text("traceparent"),
             ..Self::of(HistoryKind::Request)
         })
     }
@@ -130,8 +136,8 @@ impl<'a> NewRow<'a> {
         transaction
             .prepare_cached(
                 "INSERT INTO happened (revision, time, node, kind, status, changed, failed, who, request, approver,
-                     schedule, agent, action, run, release, resource, property, before, after, message)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+                     schedule, agent, action, run, release, resource, property, before, after, message, took, trace)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
             )?
             .execute(params![
                 to_signed(*revision),
@@ -154,6 +160,8 @@ impl<'a> NewRow<'a> {
                 self.before,
                 self.after,
                 self.message,
+                self.took,
+                self.trace,
             ])?;
         let id = transaction.last_insert_rowid();
         let words = [&self.resource, &self.property, &self.before, &self.after, &self.message]
