@@ -47,9 +47,12 @@ impl EventFilter {
         let is_kind = |kind: &SinkEventKind| {
             *kind == event.kind || (*kind == SinkEventKind::Failure && event.has_failed)
         };
+        let is_identity = |pattern: &FilterPattern| match pattern {
+            FilterPattern::Exact(name) => name.eq_ignore_ascii_case(&event.node),
+            FilterPattern::Regex(regex) => regex.is_match(&event.node),
+        };
         (self.kinds.is_empty() || self.kinds.iter().any(is_kind))
-            && (self.identities.is_empty()
-                || self.identities.iter().any(|pattern| pattern.is_match(&event.node)))
+            && (self.identities.is_empty() || self.identities.iter().any(is_identity))
             && (self.agents.is_empty()
                 || event.agent.as_ref().is_some_and(|agent| self.agents.contains(agent)))
             && nodes.is_none_or(|nodes| nodes.contains(&event.node))
