@@ -35,13 +35,20 @@ const NODE_OPTIONS: &str = "[plugins.puppetral]\ndeny_types = []\n[plugins.catal
 pub(crate) struct HistoryFleet {
     pub(crate) organisation: Organisation,
     pub(crate) server: NatsServer,
-    rpc: RpcCommand,
+    pub(crate) rpc: RpcCommand,
     pub(crate) history: Rpcd,
 }
 
 impl HistoryFleet {
     /// A broker with its stores, a host that keeps the history, and the files of a node.
     pub(crate) async fn start() -> (Self, DaemonHome) {
+        Self::start_with(|_| String::new()).await
+    }
+
+    /// The same with these options of the host, by its files.
+    pub(crate) async fn start_with(
+        options: impl FnOnce(&DaemonHome) -> String,
+    ) -> (Self, DaemonHome) {
         let mut organisation = Organisation::new(&["muster"]);
         organisation.list_services(ServiceRight::History, &["history1"]);
         let server = organisation.start_broker_with_stores().await;
@@ -53,12 +60,13 @@ impl HistoryFleet {
         let policy = "policy default deny\nallow\trip\t*\t*\t*\n";
         home.write("policies/history.policy", policy, 0o644);
         let index = home.path("index");
-        let options = format!(
+        let history = format!(
             "[plugins.history]\nenabled = true\ncredentials = \"../service.creds\"\ndirectory = \"{}\"\n",
             index.display()
         );
-        home.write("conf.d/history.toml", &options, 0o644);
+        home.write("conf.d/history.toml", &history, 0o644);
         home.write("conf.d/metrics.toml", METRICS_CONFIG, 0o644);
+        home.write("conf.d/more.toml", &options(&home), 0o644);
         let signer = organisation.node(NODE);
         let node = DaemonHome::new(&organisation, &signer, &server.url(), NODE_OPTIONS);
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
@@ -79,7 +87,7 @@ impl HistoryFleet {
     }
 
     /// Requests the content of a file from the node.
-    async fn set_file(&self, path: &str, content: &str) {
+    pub(crate) async fn set_file(&self, path: &str, content: &str) {
         let content = format!("content={content}");
         let words = ["do", "puppetral", "type=file", path, &content, "-I", NODE];
         let output = self.rpc.run(&words).await;
@@ -87,7 +95,7 @@ impl HistoryFleet {
     }
 
     /// Requests that the node applies a catalog; the request ends with the task.
-    fn begin_apply(&self, file: &str) -> tokio::task::JoinHandle<()> {
+    pub(crate) fn begin_apply(&self, file: &str) -> tokio::task::JoinHandle<()> {
         let words = ["do", "catalog", "apply", file, "-I", NODE, "--timeout", "60"];
         let mut request = self.rpc.prepare_command(&words);
         request.kill_on_drop(true);
@@ -97,7 +105,7 @@ impl HistoryFleet {
         })
     }
 
-    async fn await_node(&self) {
+    pub(crate) async fn await_node(&self) {
         poll_until_ok("the node answers", TIMEOUT, async || {
             let output = self.rpc.run(&["ping", "-I", NODE]).await;
             if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
@@ -164,7 +172,7 @@ fn write_secret_catalog(home: &DaemonHome, path: &Path) -> String {
 }
 
 /// Writes a catalog of these resources; returns the input that names it.
-fn write_catalog(home: &DaemonHome, resources: &[Value]) -> String {
+pub(crate) fn write_catalog(home: &DaemonHome, resources: &[Value]) -> String {
     let text = json!({
         "name": NODE, "version": 1, "environment": "production", "catalog_format": 1,
         "resources": resources, "edges": [], "classes": [],

@@ -79,6 +79,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod service_manager;
+mod sinks;
 mod slow;
 mod ssh_certificates;
 mod stats;

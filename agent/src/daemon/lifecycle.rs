@@ -103,6 +103,7 @@ pub async fn run_until_signal(
         directory: Arc::default(),
         history: Arc::default(),
         puppetdb: Arc::default(),
+        sinks: Arc::default(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),

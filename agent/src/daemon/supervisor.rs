@@ -18,6 +18,7 @@ use muster_node::ground::signals::{
 };
 use muster_provisioner::ProvisionerHandle;
 use muster_puppetdb::sink::SinkCounts;
+use muster_sinks::SinkStatus;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -45,6 +46,8 @@ pub(super) struct DaemonSupervisor {
     pub(super) history: Arc<OnceLock<RunningHistory>>,
     /// What the sink for `PuppetDB` on this host has sent, once it runs; for the metrics.
     pub(super) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
+    /// The sinks of this host, once they run; for the metrics.
+    pub(super) sinks: Arc<OnceLock<Vec<SinkStatus>>>,
     /// Whether the subscriptions are confirmed; the connection may be lost later.
     pub(super) ready: Arc<AtomicBool>,
     pub(super) stop: CancellationToken,
@@ -99,6 +102,7 @@ impl DaemonSupervisor {
             directory: Arc::clone(&self.directory),
             history: Arc::clone(&self.history),
             puppetdb: Arc::clone(&self.puppetdb),
+            sinks: Arc::clone(&self.sinks),
             ready: Arc::clone(&self.ready),
             stopping: self.stop.clone(),
         };
@@ -110,7 +114,7 @@ impl DaemonSupervisor {
         &self,
         provisioner: &ProvisionerHandle,
     ) -> Result<ServiceTasks, AssembleError> {
-        let catalogs = OnceLock::new();
+        let (catalogs, provision_queues) = (OnceLock::new(), OnceLock::new());
         let context = ServiceContext {
             config: &self.config,
             core: &self.core,
@@ -120,6 +124,8 @@ impl DaemonSupervisor {
             catalogs: &catalogs,
             history: &self.history,
             puppetdb: &self.puppetdb,
+            sinks: &self.sinks,
+            provision_queues: &provision_queues,
             provisioner,
         };
         Ok(central::start_services(context).await?)

@@ -6,6 +6,7 @@ mod delivery_attacks;
 mod fixture;
 mod killed_hosts;
 mod processes;
+mod sinks;
 
 use std::sync::Arc;
 use std::time::Duration;

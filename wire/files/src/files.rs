@@ -6,6 +6,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use zeroize::Zeroizing;
 
 use crate::bounded::{read_limited, read_limited_text};
@@ -114,15 +115,33 @@ pub fn create_public_if_missing(path: &Path, bytes: &[u8]) -> Result<(), FileAcc
     }
 }
 
-/// Appends to a public file. Sets the mode each time, so that it depends neither on the umask nor on the version that created the file.
+/// Appends to a public file.
 pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
-    let failed = file_error("write", path);
-    let mut file =
-        OpenOptions::new().append(true).create(true).mode(0o644).open(path).map_err(&failed)?;
-    file.set_permissions(Permissions::from_mode(0o644))
-        .and_then(|()| file.write_all(bytes))
-        .and_then(|()| file.sync_all())
-        .map_err(failed)
+    append_synced(path, bytes, 0o644, OFlag::empty()).map_err(file_error("write", path))
+}
+
+/// Appends to a file that its group can read.
+pub fn append_group_readable(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
+    // A link could name a file of another purpose, and a pipe would block.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    append_synced(path, bytes, 0o640, flags).map_err(file_error("write", path))
+}
+
+/// Sets the mode each time, so that it depends neither on the umask nor on the version that created the file. What was written before an error is cut off.
+fn append_synced(path: &Path, bytes: &[u8], mode: u32, flags: OFlag) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(mode).custom_flags(flags.bits());
+    let mut file = options.open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    file.set_permissions(Permissions::from_mode(mode))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        file.set_len(metadata.len())?;
+    }
+    written
 }
 
 /// Sets the mode explicitly because the umask may have restricted it.

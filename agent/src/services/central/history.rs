@@ -40,7 +40,11 @@ impl CentralService for CentralHistory {
         let times = (options.keep(), options.silent());
         let service = HistoryService::new(bus, own, source, nodes, times);
         let progress = service.progress();
-        let running = RunningHistory { index: Arc::clone(&index), progress: Arc::clone(&progress) };
+        let running = RunningHistory {
+            index: Arc::clone(&index),
+            progress: Arc::clone(&progress),
+            directory: directory.clone(),
+        };
         let _ = context.history.set(running);
         let agent = build_agent(&HistoryActions { index, directory, progress })?;
         tasks.push(tokio::spawn(service.run_until_stopped(context.stop.clone())));

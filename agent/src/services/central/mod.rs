@@ -11,6 +11,7 @@ mod provisioner;
 mod puppetdb;
 mod scheduler;
 mod service;
+mod sinks;
 
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ macro_rules! list_services {
     };
 }
 
-// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory, and the sink for PuppetDB uses all three.
+// They are checked and started in this order: the scheduler, the compiler and the history use the index of the directory, the sink for PuppetDB uses all three, sinks the history, and the provisioner the sinks.
 list_services!(
     directory::CentralDirectory,
     scheduler::CentralScheduler,
@@ -75,5 +76,6 @@ list_services!(
     history::CentralHistory,
     puppetdb::CentralPuppetdb,
     gateway::CentralGateway,
+    sinks::CentralSinks,
     provisioner::CentralProvisioner,
 );

@@ -46,6 +46,8 @@ impl CentralService for CentralProvisioner {
         let client = connection.client(collective);
         let enrolment = enrolment_service(config, options.newcomers.as_ref(), &connection).await?;
         let host = config.identity.clone();
+        let options =
+            options.with_sinks(context.provision_queues.get().cloned().unwrap_or_default());
         let service = ProvisionerService::new(host, connection.bus, client, options, system)
             .map_err(ServiceError::failed(START_FAILURE))?
             .with_enrolment(enrolment);

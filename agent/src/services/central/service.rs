@@ -16,6 +16,7 @@ use muster_node::pipeline::daemon::Daemon;
 use muster_node::trust::credentials::{self, CredentialsError};
 use muster_provisioner::ProvisionerHandle;
 use muster_puppetdb::sink::{CatalogSource, SinkCounts};
+use muster_sinks::{ProvisionQueue, SinkStatus};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::{AccountTrust, ServiceRight};
@@ -88,6 +89,10 @@ pub(crate) struct ServiceContext<'a> {
     pub(crate) history: &'a OnceLock<RunningHistory>,
     /// Set when the sink for `PuppetDB` starts, for the metrics.
     pub(crate) puppetdb: &'a OnceLock<Arc<SinkCounts>>,
+    /// Set when the sinks start, for the metrics.
+    pub(crate) sinks: &'a OnceLock<Vec<SinkStatus>>,
+    /// Set when the sinks start: where the provisioner leaves its events, with the name of the sink.
+    pub(crate) provision_queues: &'a OnceLock<Vec<(String, ProvisionQueue)>>,
     /// Shared with the agent `provisioner` of the node.
     pub(crate) provisioner: &'a ProvisionerHandle,
 }

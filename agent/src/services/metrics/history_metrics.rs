@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_directory::DirectoryHandle;
 use muster_history::index::HistoryIndex;
 use muster_history::service::HistoryProgress;
 
@@ -15,6 +16,8 @@ const STATUSES: [&str; 5] = ["running", "changed", "unchanged", "failed", "abort
 pub(crate) struct RunningHistory {
     pub(crate) index: Arc<HistoryIndex>,
     pub(crate) progress: Arc<HistoryProgress>,
+    /// The nodes, for filters.
+    pub(crate) directory: DirectoryHandle,
 }
 
 pub(super) fn add_history_metrics(page: &mut MetricsPage, progress: &HistoryProgress) {

@@ -9,6 +9,7 @@ pub(crate) mod history_metrics;
 mod http;
 mod page;
 mod puppetdb_metrics;
+mod sink_metrics;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_node::core::DaemonCore;
 use muster_puppetdb::sink::SinkCounts;
+use muster_sinks::SinkStatus;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +48,8 @@ pub(crate) struct MetricsContext {
     pub(crate) history: Arc<OnceLock<RunningHistory>>,
     /// What the sink for `PuppetDB` on this host has sent, once it runs.
     pub(crate) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
+    /// The sinks of this host, once they run.
+    pub(crate) sinks: Arc<OnceLock<Vec<SinkStatus>>>,
     /// Whether the daemon has subscribed.
     pub(crate) ready: Arc<AtomicBool>,
     /// Cancelled when the daemon is about to stop.

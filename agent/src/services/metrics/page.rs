@@ -16,6 +16,7 @@ use super::directory_metrics::add_directory_metrics;
 use super::exposition::{MetricKind, MetricsPage};
 use super::history_metrics::add_history_metrics;
 use super::puppetdb_metrics::add_puppetdb_metrics;
+use super::sink_metrics::add_sink_metrics;
 use crate::process::log_limit;
 
 /// A metric with one sample without labels: its name, help and value.
@@ -42,6 +43,9 @@ pub(super) fn render_page(context: &MetricsContext) -> String {
     }
     if let Some(counts) = context.puppetdb.get() {
         add_puppetdb_metrics(&mut page, counts, core.now());
+    }
+    if let Some(sinks) = context.sinks.get() {
+        add_sink_metrics(&mut page, sinks, core.now());
     }
     page.into_text()
 }

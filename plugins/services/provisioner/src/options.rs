@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_api::wire::token::Seconds;
+use muster_sinks::{ProvisionQueue, WebhookOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -77,6 +78,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Notifies these sinks of all events, too.
+    #[must_use]
+    pub fn with_sinks(mut self, sinks: Vec<(String, ProvisionQueue)>) -> Self {
+        self.notify.extend(sinks.into_iter().map(|(name, queue)| NotificationTarget {
+            // No name of the configuration: it may contain the same one.
+            name: format!("sinks/{name}"),
+            events: Vec::new(),
+            channel: NotificationChannel::Sink(queue),
+        }));
+        self
+    }
+
     /// Lease of the leader without a renewal; at least 300 ms.
     pub fn leader_lease(&self) -> Duration {
         Duration::from_millis(self.lease_millis.max(300))
@@ -260,78 +273,11 @@ impl NotificationEvent {
     }
 }
 
-/// URL of a webhook: `https`, or `http` on this machine's loopback. Messages name nodes and may carry a token, so neither is sent in clear over the
-/// network.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct WebhookUrl(String);
-
-/// The text is not a valid webhook URL. The error does not repeat it, because it may contain a password.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the `url` of a webhook must start with `https://`, or with `http://` and a loopback address, and contain no user or password"
-)]
-pub struct WebhookUrlError;
-
-impl WebhookUrl {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The URL without path and query, for messages.
-    pub fn origin(&self) -> String {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or_default();
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        format!("{scheme}://{authority}")
-    }
-}
-
-impl TryFrom<String> for WebhookUrl {
-    type Error = WebhookUrlError;
-
-    fn try_from(text: String) -> Result<Self, WebhookUrlError> {
-        let (scheme, rest) = text.split_once("://").ok_or(WebhookUrlError)?;
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
-        let is_allowed_scheme = match scheme {
-            "https" => true,
-            "http" => is_loopback(authority),
-            _ => false,
-        };
-        if !is_allowed_scheme
-            || authority.is_empty()
-            || authority.contains('@')
-            || text.contains(is_forbidden)
-        {
-            return Err(WebhookUrlError);
-        }
-        Ok(Self(text))
-    }
-}
-
-fn is_loopback(authority: &str) -> bool {
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum NotificationChannel {
     /// Posts the document to a URL.
-    Webhook {
-        url: WebhookUrl,
-        /// File with a secret that is sent as a bearer token.
-        #[serde(default)]
-        token_file: Option<PathBuf>,
-        /// PEM file of the CA of its certificate; the machine's CAs when absent.
-        #[serde(default)]
-        ca: Option<PathBuf>,
-    },
+    Webhook(WebhookOptions),
     Smtp {
         /// `host:port`.
         server: String,
@@ -346,4 +292,7 @@ pub enum NotificationChannel {
         #[serde(default = "default_program_timeout")]
         timeout: u64,
     },
+    /// Leaves the document to a sink of this host. Not of the configuration of the provisioner.
+    #[serde(skip)]
+    Sink(ProvisionQueue),
 }

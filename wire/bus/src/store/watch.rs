@@ -51,8 +51,8 @@ impl Bucket {
         self.watch_since(pattern, 0, 0).await
     }
 
-    /// Watches the whole bucket after a revision, for a reader that has stored what came before. `created` is when the entry with this revision was created; another
-    /// time shows that the bucket was created again.
+    /// Watches the whole bucket after a revision, for a reader that has stored what came before. `created` is when the entry with this revision was created, 0 if that is
+    /// not known; another time shows that the bucket was created again.
     pub async fn watch_after(&self, revision: u64, created: u64) -> Result<BucketWatch> {
         self.watch_since(ALL_KEYS_PATTERN, revision, created).await
     }
@@ -210,7 +210,7 @@ impl BucketWatch {
     /// Compares the newest known change with what is stored from its revision on. In a stream that was created again, another change has this revision, or there is
     /// none yet. A replica that lags lacks it too, but not for long.
     fn check_newest(&mut self, known: u64, changes: &StoredChanges) {
-        if known == 0 {
+        if known == 0 || self.newest_time == 0 {
             return;
         }
         let is_gone = !changes.any_stored;

@@ -87,9 +87,16 @@ impl HistoryIndex {
         Ok(found.unwrap_or_default())
     }
 
-    /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays.
+    /// The last place in the order of rows of which everything was taken: the revision, after those of buckets that were created again.
+    pub(super) fn last_place(&self) -> Result<u64, IndexError> {
+        let sum = "SELECT base + revision FROM progress";
+        let found = self.read().query_row(sum, [], |row| row.get(0));
+        Ok(found.optional()?.unwrap_or_default())
+    }
+
+    /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays, before what comes.
     pub fn forget_revision(&self) -> Result<(), IndexError> {
-        self.write().execute("DELETE FROM progress", [])?;
+        self.write().execute("UPDATE progress SET base = base + revision, revision = 0, time = 0", [])?;
         Ok(())
     }
 

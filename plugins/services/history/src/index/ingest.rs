@@ -3,7 +3,7 @@
 use muster_contract::history::HistoryKind;
 use muster_wire::history::{HistoryEvent, HistoryRecord};
 use muster_wire::identity::Identity;
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension as _, Transaction, params};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -36,10 +36,12 @@ impl HistoryIndex {
     pub fn ingest(&self, messages: &[IngestedMessage]) -> Result<usize, IndexError> {
         let mut writer = self.write();
         let transaction = writer.transaction()?;
+        let base = transaction.query_row("SELECT base FROM progress", [], |row| row.get(0));
+        let base: u64 = base.optional()?.unwrap_or_default();
         let mut new = 0;
         for message in messages {
             if let Some(batch) = &message.batch {
-                new += take_batch(&transaction, batch, message)?;
+                new += take_batch(&transaction, batch, message, base)?;
             }
         }
         if let Some(last) = messages.iter().max_by_key(|message| message.revision) {
@@ -66,6 +68,7 @@ fn take_batch(
     transaction: &Transaction<'_>,
     batch: &OpenedBatch,
     message: &IngestedMessage,
+    base: u64,
 ) -> Result<usize, IndexError> {
     let mut position = find_node(transaction, &batch.node)?;
     if position.segment.is_some_and(|known| batch.segment < known) {
@@ -79,7 +82,7 @@ fn take_batch(
         }
         (position.segment, position.seq) = (Some(batch.segment), 0);
     }
-    let taking = Taking { transaction, node: position.id, revision: message.revision };
+    let taking = Taking { transaction, node: position.id, revision: base + message.revision };
     let mut new = 0;
     for record in &batch.records {
         if record.seq <= position.seq {

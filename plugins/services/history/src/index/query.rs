@@ -65,7 +65,7 @@ impl Conditions {
     }
 
     /// Adds a condition; each `?` is the place of a value.
-    fn add_all(&mut self, clause: &str, values: Vec<Box<dyn ToSql>>) {
+    pub(super) fn add_all(&mut self, clause: &str, values: Vec<Box<dyn ToSql>>) {
         self.clauses.push(clause.to_owned());
         self.values.extend(values);
     }
@@ -118,10 +118,13 @@ impl Conditions {
 }
 
 #[derive(Debug)]
-struct FoundRow {
-    id: i64,
-    revision: u64,
-    row: HistoryRow,
+pub(super) struct FoundRow {
+    pub(super) id: i64,
+    pub(super) revision: u64,
+    pub(super) failed: bool,
+    pub(super) took: Option<u64>,
+    pub(super) trace: Option<String>,
+    pub(super) row: HistoryRow,
 }
 
 impl HistoryIndex {
@@ -133,7 +136,7 @@ impl HistoryIndex {
         limit: u32,
     ) -> Result<QueryPage, IndexError> {
         // Before the rows: those that are taken meanwhile are read the next time.
-        let end = Position { revision: self.revision()? + 1, read: 0 };
+        let end = Position { revision: self.last_place()? + 1, read: 0 };
         let mut conditions = query_conditions(input, nodes);
         let limit = usize::try_from(limit.clamp(1, MAX_HISTORY_ROWS)).unwrap_or(1);
         if let Some(begin) = input.from.as_deref().and_then(Position::parse) {
@@ -177,16 +180,20 @@ impl HistoryIndex {
                 }
             }
             None if begin.revision < end.revision => end,
-            // The bucket was created again, or this instance is behind the one that answered before.
+            // This instance is behind the one that answered before.
             None => begin,
         };
         let rows = found.into_iter().map(|found| found.row).collect();
         Ok(QueryPage { rows, next: None, position: position.to_string() })
     }
 
-    fn find_rows(&self, conditions: &Conditions, order: &str) -> Result<Vec<FoundRow>, IndexError> {
+    pub(super) fn find_rows(
+        &self,
+        conditions: &Conditions,
+        order: &str,
+    ) -> Result<Vec<FoundRow>, IndexError> {
         let text = format!(
-            "SELECT happened.id, revision, time, node.name, kind, status, who, request, approver, schedule, agent, action, run,
+            "SELECT happened.id, revision, failed, took, trace, time, node.name, kind, status, who, request, approver, schedule, agent, action, run,
                  release, resource, property, before, after, message
              FROM happened JOIN node ON node.id = happened.node {} {order}",
             conditions.text(),
@@ -194,7 +201,9 @@ impl HistoryIndex {
         let reader = self.read();
         let mut statement = reader.prepare(&text)?;
         let found = statement.query_map(params_from_iter(conditions.values()), |row| {
-            Ok(FoundRow { id: row.get(0)?, revision: row.get(1)?, row: read_row(row)? })
+            let (id, revision, failed) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (took, trace) = (row.get(3)?, row.get(4)?);
+            Ok(FoundRow { id, revision, failed, took, trace, row: read_row(row)? })
         })?;
         Ok(found.collect::<Result<_, _>>()?)
     }

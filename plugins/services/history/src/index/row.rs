@@ -26,7 +26,7 @@ pub(super) fn kind_number(kind: HistoryKind) -> i64 {
 pub(super) struct Taking<'a> {
     pub(super) transaction: &'a Transaction<'a>,
     pub(super) node: i64,
-    /// The revision of the message.
+    /// The revision of the message, after those of buckets before this one.
     pub(super) revision: u64,
 }
 
@@ -63,6 +63,8 @@ pub(super) struct NewRow<'a> {
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
     pub(super) message: Option<String>,
+    pub(super) took: Option<i64>,
+    pub(super) trace: Option<String>,
 }
 
 impl<'a> NewRow<'a> {
@@ -79,6 +81,8 @@ impl<'a> NewRow<'a> {
             before: None,
             after: None,
             message: None,
+            took: None,
+            trace: None,
         }
     }
 
@@ -110,6 +114,8 @@ impl<'a> NewRow<'a> {
                 ..Origin::default()
             },
             message,
+            took: line.get("took_ms").and_then(Value::as_u64).map(to_signed),
+            trace: text("traceparent"),
             ..Self::of(HistoryKind::Request)
         })
     }
@@ -123,8 +129,8 @@ impl<'a> NewRow<'a> {
         transaction
             .prepare_cached(
                 "INSERT INTO happened (revision, time, node, kind, status, changed, failed, who, request, approver,
-                     schedule, agent, action, run, release, resource, property, before, after, message)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+                     schedule, agent, action, run, release, resource, property, before, after, message, took, trace)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
             )?
             .execute(params![
                 to_signed(*revision),
@@ -147,6 +153,8 @@ impl<'a> NewRow<'a> {
                 self.before,
                 self.after,
                 self.message,
+                self.took,
+                self.trace,
             ])?;
         let id = transaction.last_insert_rowid();
         let words = [&self.resource, &self.property, &self.before, &self.after, &self.message]

@@ -95,9 +95,9 @@ impl HistoryIndex {
 
     /// Marks a run as aborted whose node is missing. When the node returns and the run goes on, its events are taken as before.
     pub fn mark_lost(&self, run: &str, time: u64, problem: &str) -> Result<(), IndexError> {
-        // Not yet read by those who follow the rows.
-        let revision = self.revision()? + 1;
         let mut writer = self.write();
+        // Not yet read by those who follow the rows: nothing is taken meanwhile.
+        let revision = self.last_place()? + 1;
         let transaction = writer.transaction()?;
         let marked = transaction
             .prepare_cached(

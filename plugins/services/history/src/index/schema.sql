@@ -2,8 +2,10 @@
 CREATE TABLE progress (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     revision INTEGER NOT NULL,
-    -- When the message with this revision was stored.
-    time INTEGER NOT NULL
+    -- When the message with this revision was stored; 0: unknown.
+    time INTEGER NOT NULL DEFAULT 0,
+    -- Revisions of buckets before this one: added to its own, so that the order of rows goes on.
+    base INTEGER NOT NULL DEFAULT 0
 );
 
 -- The newest record of each node.
@@ -17,7 +19,7 @@ CREATE TABLE node (
 -- One row for each thing that happened. Absent values are NULL, so that indexes leave them out.
 CREATE TABLE happened (
     id INTEGER PRIMARY KEY,
-    -- The message of the bucket that it came with: the same in each instance.
+    -- The message of the bucket that it came with, after those of earlier buckets: the same in each instance that has read the same buckets.
     revision INTEGER NOT NULL,
     time INTEGER NOT NULL,
     node INTEGER NOT NULL REFERENCES node (id),
@@ -37,7 +39,11 @@ CREATE TABLE happened (
     property TEXT,
     before TEXT,
     after TEXT,
-    message TEXT
+    message TEXT,
+    -- How long the action of a request ran, in milliseconds.
+    took INTEGER,
+    -- The trace context of a request.
+    trace TEXT
 );
 
 CREATE INDEX happened_revision ON happened (revision, id);

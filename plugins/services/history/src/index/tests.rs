@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::runs::MAX_RUN_BYTES;
-use super::{HistoryIndex, IngestedMessage, OpenedBatch, RunCursor};
+use super::{HistoryIndex, IngestedMessage, OpenedBatch, RowCursor, RunCursor};
 
 const NOW: u64 = 1_764_201_600_000;
 const NODE: &str = "web1.acme.net";
@@ -474,4 +474,40 @@ fn request_whose_action_failed_is_shown_as_failed() {
     let failed = HistoryQueryInput { failed: Some(true), ..HistoryQueryInput::default() };
     let [row] = &world.find(&failed)[..] else { panic!("{:?}", world.find(&failed)) };
     assert_eq!(row.status.raw(), "failed");
+}
+
+#[test]
+fn rows_are_read_once_in_the_order_of_their_arrival() {
+    let mut world = World::new();
+    let begin = world.index.end_cursor().unwrap();
+    let [segment, next] = std::array::from_fn(|_| Uuid::now_v7());
+    let who = |world: &World, after: RowCursor, limit: usize| {
+        let rows = world.index.taken_rows(after, limit).unwrap();
+        let names = rows.iter().map(|row| row.row.who.clone().unwrap());
+        let names: Vec<_> = names.map(|name| name.line().into_owned()).collect();
+        (names, rows.last().map_or(after, |row| row.cursor))
+    };
+    let requests = |names: &[&str]| -> Vec<_> {
+        names.iter().map(|name| request(Uuid::now_v7(), "executed", name)).collect()
+    };
+    world.take(segment, None, 1, &requests(&["a", "b", "c"]));
+    // A page may end within a message.
+    let (read, place) = who(&world, begin, 2);
+    assert_eq!(read, ["a", "b"]);
+    assert_eq!(world.index.count_taken_rows(place).unwrap(), 1);
+    // The record of the start gives way to that of the outcome, which is taken later, also if it gets the same row.
+    let last = Uuid::now_v7();
+    world.take(segment, None, 4, &[request(last, "started", "d")]);
+    let (read, place) = who(&world, place, 10);
+    assert_eq!(read, ["c", "d"]);
+    world.take(segment, None, 5, &[request(last, "executed", "e")]);
+    let (read, place) = who(&world, place, 10);
+    assert_eq!(read, ["e"]);
+    // The bucket was created again.
+    world.index.forget_revision().unwrap();
+    world.revision = 0;
+    assert_eq!(who(&world, place, 10).0, [""; 0]);
+    world.take(next, Some(segment), 1, &requests(&["f"]));
+    let (read, place) = who(&world, place, 10);
+    assert_eq!((read, world.index.end_cursor().unwrap() > place), (vec!["f".to_owned()], true));
 }

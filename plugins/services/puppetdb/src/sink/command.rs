@@ -4,6 +4,9 @@ use std::fmt::{self, Write as _};
 
 use data_encoding::HEXLOWER;
 use muster_base::format_rfc3339;
+use muster_sinks::cut_reason;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
@@ -97,6 +100,40 @@ impl fmt::Debug for PuppetdbCommand {
     }
 }
 
+/// What the file of a refused command has.
+#[derive(Serialize)]
+pub(super) struct CommandLetter<'a> {
+    command: &'static str,
+    version: u32,
+    certname: &'a str,
+    producer_timestamp: String,
+    refused_at: String,
+    status: Option<u16>,
+    reason: &'a str,
+    payload: Option<Box<RawValue>>,
+}
+
+impl<'a> CommandLetter<'a> {
+    /// `status`: `None` for a command that was never sent.
+    pub(super) fn new(
+        command: &'a PuppetdbCommand,
+        status: Option<u16>,
+        reason: &'a str,
+        now: u64,
+    ) -> Self {
+        Self {
+            command: command.kind.command(),
+            version: command.kind.version(),
+            certname: &command.certname,
+            producer_timestamp: format_rfc3339(command.producer_timestamp),
+            refused_at: format_rfc3339(now),
+            status,
+            reason: cut_reason(reason),
+            payload: serde_json::from_slice(&command.body).ok(),
+        }
+    }
+}
+
 /// The checksum that `PuppetDB` expects: SHA-1, in hexadecimal digits.
 pub(super) fn digest(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha1::digest(bytes))
@@ -116,9 +153,9 @@ fn encode_parameter(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
+    use serde_json::{Map, Value, json};
 
-    use super::{CommandKind, PuppetdbCommand};
+    use super::{CommandKind, CommandLetter, PuppetdbCommand};
 
     #[test]
     fn path_names_node_time_and_checksum() {
@@ -129,5 +166,19 @@ mod tests {
             "/pdb/cmd/v1?command=replace_facts&version=5&certname=w%C3%A9b%201%26x&producer-timestamp=2025-11-27T00%3A00%3A00.250Z\
              &checksum=bf21a9e8fbc5a3846fb05b4fa0859e0917b2202f",
         );
+    }
+
+    #[test]
+    fn letter_has_body_and_reason() {
+        let form = Map::from_iter([("certname".to_owned(), Value::from("web1"))]);
+        let command = PuppetdbCommand::new(CommandKind::Facts, "web1", 5, form);
+        let letter =
+            serde_json::to_value(CommandLetter::new(&command, Some(400), "no", 5)).unwrap();
+        let expected = json!({
+            "command": "replace_facts", "version": 5, "certname": "web1", "status": 400, "reason": "no",
+            "producer_timestamp": "1970-01-01T00:00:00.005Z", "refused_at": "1970-01-01T00:00:00.005Z",
+            "payload": {"certname": "web1"},
+        });
+        assert_eq!(letter, expected);
     }
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use muster_api::LogThrottle;
 use muster_base::{error_chain, unix_millis_now};
 use muster_calls::{HttpsAnswer, HttpsClient, HttpsRequestError};
+use muster_sinks::{DeadLetters, is_about_server};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::command::PuppetdbCommand;
+use super::command::{CommandLetter, PuppetdbCommand};
 use super::counts::SinkCounts;
-use super::dead_letters::DeadLetters;
 
 /// Pause after a failure; doubled up to the longest one.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -106,7 +106,11 @@ impl CommandSender {
     ) {
         self.counts.add_failed(command.kind);
         let (letters, own, text) = (Arc::clone(&self.letters), Arc::clone(command), reason.clone());
-        let stored = spawn_blocking(move || letters.store(&own, status, &text, unix_millis_now()));
+        let stored = spawn_blocking(move || {
+            let now = unix_millis_now();
+            let label = format!("{}-{}", own.kind.as_str(), own.certname);
+            letters.store(&label, &CommandLetter::new(&own, status, &text, now), now)
+        });
         let (kind, node) = (command.kind.as_str(), &command.certname);
         match stored.await {
             Ok(Ok(path)) => {
@@ -140,11 +144,6 @@ impl CommandSender {
             Err(error) => SendOutcome::Failed { status: None, problem: error.to_string() },
         }
     }
-}
-
-/// Statuses that say nothing of the command: no right, a wrong address, or too many requests. The command is tried again when that is mended.
-fn is_about_server(status: u16) -> bool {
-    matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 421 | 425 | 429)
 }
 
 fn outcome_of(answer: Result<HttpsAnswer, HttpsRequestError>) -> SendOutcome {

@@ -9,13 +9,13 @@ use muster_catalogs::releases::ReleaseStore;
 use muster_directory::DirectoryHandle;
 use muster_files::files::{FileAccessError, create_private_directory};
 use muster_history::index::HistoryIndex;
+use muster_sinks::DeadLetters;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogs::ReleasedCatalogs;
 use super::counts::SinkCounts;
-use super::dead_letters::DeadLetters;
 use super::facts::FactsSource;
 use super::options::{PuppetdbOptions, SinkOptionsError};
 use super::reports::RunReports;
