@@ -1,4 +1,4 @@
-//! A small HTTP server for pages that are only read: one GET or HEAD per connection, heads of a few KiB, no bodies of requests, deadlines on everything.
+//! A small HTTP server for pages that are only read: one GET, HEAD or POST per connection, heads of a few KiB, small bodies of POST only, deadlines on everything.
 //!
 //! `httparse` parses heads; there is no keep-alive, and no request that changes state. [`HttpLimits`] bounds what a client can send and how long it may take,
 //! [`HttpConnections`] how many clients there are. Nothing here prints. [`build_client`] is for requests to other servers.

@@ -1,4 +1,4 @@
-//! Reads and parses the head of a request.
+//! Reads a request: parses its head, and takes the body of a POST.
 
 use std::io;
 
@@ -16,9 +16,13 @@ pub struct HttpRequest {
     /// The query, as it was sent; empty if there is none.
     pub query: String,
     pub authorization: Option<String>,
+    /// A token without a scheme, as clients of `PuppetDB` send it.
+    pub x_authentication: Option<String>,
     pub last_event_id: Option<String>,
     /// Whether the body of the response is wanted: GET, not HEAD.
     pub with_body: bool,
+    /// The body of a POST.
+    pub posted: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +74,23 @@ pub(crate) enum ReadRequest {
     Valid(HttpRequest),
 }
 
+/// What was parsed of the bytes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ParsedHead {
+    Complete(ReadRequest),
+    /// A POST whose body begins at `start`.
+    BeforeBody {
+        request: HttpRequest,
+        start: usize,
+        length: usize,
+    },
+}
+
+/// Reads a request. Without a limit for bodies, POST is not allowed.
 pub(crate) async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
     max_head_bytes: usize,
+    max_body_bytes: usize,
 ) -> io::Result<ReadRequest> {
     let mut head = Vec::with_capacity(1024);
     loop {
@@ -89,23 +107,33 @@ pub(crate) async fn read_request(
                 ReadRequest::Invalid(HttpStatus::BadRequest)
             });
         }
-        if let Some(request) = parse_request(&head) {
-            return Ok(request);
+        match parse_request(&head, max_body_bytes) {
+            None => {}
+            Some(ParsedHead::Complete(request)) => return Ok(request),
+            Some(ParsedHead::BeforeBody { mut request, start, length }) => {
+                let mut body = head.split_off(start);
+                let missing = u64::try_from(length.saturating_sub(body.len())).unwrap_or(u64::MAX);
+                stream.take(missing).read_to_end(&mut body).await?;
+                if body.len() != length {
+                    return Ok(ReadRequest::Invalid(HttpStatus::BadRequest));
+                }
+                request.posted = Some(body);
+                return Ok(ReadRequest::Valid(request));
+            }
         }
     }
 }
 
 /// Parses a head; `None` while it is incomplete.
-fn parse_request(head: &[u8]) -> Option<ReadRequest> {
+fn parse_request(head: &[u8], max_body_bytes: usize) -> Option<ParsedHead> {
+    let invalid = |status| Some(ParsedHead::Complete(ReadRequest::Invalid(status)));
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    let (method, target) = match request.parse(head) {
+    let (start, method, target) = match request.parse(head) {
         Ok(httparse::Status::Partial) => return None,
-        Ok(httparse::Status::Complete(_)) => (request.method, request.path),
-        Err(httparse::Error::TooManyHeaders) => {
-            return Some(ReadRequest::Invalid(HttpStatus::TooLarge));
-        }
-        Err(_) => return Some(ReadRequest::Invalid(HttpStatus::BadRequest)),
+        Ok(httparse::Status::Complete(start)) => (start, request.method, request.path),
+        Err(httparse::Error::TooManyHeaders) => return invalid(HttpStatus::TooLarge),
+        Err(_) => return invalid(HttpStatus::BadRequest),
     };
     let header = |name: &str| {
         let mut found = request.headers.iter().filter(|one| one.name.eq_ignore_ascii_case(name));
@@ -113,19 +141,31 @@ fn parse_request(head: &[u8]) -> Option<ReadRequest> {
         // A header that is sent twice has no value that both sides agree on.
         found.next().is_none().then(|| value.to_owned())
     };
-    Some(match (method, target) {
-        (Some(method @ ("GET" | "HEAD")), Some(target)) => {
-            let (path, query) = target.split_once('?').unwrap_or((target, ""));
-            ReadRequest::Valid(HttpRequest {
-                path: path.to_owned(),
-                query: query.to_owned(),
-                authorization: header("authorization"),
-                last_event_id: header("last-event-id"),
-                with_body: method == "GET",
-            })
-        }
-        _ => ReadRequest::Invalid(HttpStatus::NotAllowed),
-    })
+    let (Some(method @ ("GET" | "HEAD" | "POST")), Some(target)) = (method, target) else {
+        return invalid(HttpStatus::NotAllowed);
+    };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let read = HttpRequest {
+        path: path.to_owned(),
+        query: query.to_owned(),
+        authorization: header("authorization"),
+        x_authentication: header("x-authentication"),
+        last_event_id: header("last-event-id"),
+        with_body: method != "HEAD",
+        posted: None,
+    };
+    if method != "POST" {
+        return Some(ParsedHead::Complete(ReadRequest::Valid(read)));
+    }
+    if max_body_bytes == 0 {
+        return invalid(HttpStatus::NotAllowed);
+    }
+    // A body in chunks has no length.
+    match header("content-length").and_then(|length| length.parse::<usize>().ok()) {
+        None => invalid(HttpStatus::BadRequest),
+        Some(length) if length > max_body_bytes => invalid(HttpStatus::BodyTooLarge),
+        Some(length) => Some(ParsedHead::BeforeBody { request: read, start, length }),
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +177,38 @@ mod tests {
     fn valid(path: &str, query: &str, with_body: bool) -> ReadRequest {
         let (path, query) = (path.to_owned(), query.to_owned());
         ReadRequest::Valid(HttpRequest { path, query, with_body, ..HttpRequest::default() })
+    }
+
+    /// The result for bytes after which the connection sends nothing more.
+    fn parse_request(bytes: &[u8]) -> Option<ReadRequest> {
+        match super::parse_request(bytes, 0)? {
+            ParsedHead::Complete(request) => Some(request),
+            ParsedHead::BeforeBody { .. } => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_of_posts_are_read_up_to_a_limit() {
+        let read = async |text: &str, limit| {
+            let mut stream = text.as_bytes();
+            read_request(&mut stream, 1024, limit).await.unwrap()
+        };
+        let head = |length: &str| format!("POST /q HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        let whole = format!("{}{{}}", head("2"));
+        match read(&whole, 4).await {
+            ReadRequest::Valid(request) => assert_eq!(request.posted.as_deref(), Some(&b"{}"[..])),
+            other => panic!("{other:?}"),
+        }
+        let chunked = "POST /q HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        for (text, limit, status) in [
+            (whole.as_str(), 0, HttpStatus::NotAllowed),
+            (whole.as_str(), 1, HttpStatus::BodyTooLarge),
+            (&format!("{}{{", head("2")), 4, HttpStatus::BadRequest),
+            (&head("-1"), 4, HttpStatus::BadRequest),
+            (chunked, 4, HttpStatus::BadRequest),
+        ] {
+            assert_eq!(read(text, limit).await, ReadRequest::Invalid(status), "{text}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub enum HttpStatus {
     NotFound,
     NotAllowed,
     RequestTimeout,
+    BodyTooLarge,
     TooLarge,
     InternalError,
     Unavailable,
@@ -35,6 +36,7 @@ impl HttpStatus {
             Self::NotFound => "404 Not Found",
             Self::NotAllowed => "405 Method Not Allowed",
             Self::RequestTimeout => "408 Request Timeout",
+            Self::BodyTooLarge => "413 Content Too Large",
             Self::TooLarge => "431 Request Header Fields Too Large",
             Self::InternalError => "500 Internal Server Error",
             Self::Unavailable => "503 Service Unavailable",
@@ -63,13 +65,21 @@ pub struct HttpResponse {
     pub status: HttpStatus,
     pub content_type: &'static str,
     pub body: HttpBody,
+    /// The value of `X-Records`: how many rows there are in all pages of the answer.
+    pub records: Option<usize>,
     /// What the server holds until the response is written.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl HttpResponse {
     pub fn page(status: HttpStatus, content_type: &'static str, text: impl Into<String>) -> Self {
-        Self { status, content_type, body: HttpBody::Text(text.into()), permit: None }
+        Self {
+            status,
+            content_type,
+            body: HttpBody::Text(text.into()),
+            records: None,
+            permit: None,
+        }
     }
 
     pub fn plain_text(status: HttpStatus, text: impl Into<String>) -> Self {
@@ -82,12 +92,14 @@ impl HttpResponse {
             HttpBody::Text(text) => format!("Content-Length: {}\r\n", text.len()),
             HttpBody::Stream(_) => String::new(),
         };
+        let records = self.records.map(|count| format!("X-Records: {count}\r\n"));
         format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{}Cache-Control: no-store\r\n\
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{}{}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
             self.status.status_line(),
             self.content_type,
             self.status.header(),
+            records.unwrap_or_default(),
         )
     }
 }

@@ -20,6 +20,9 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct HttpLimits {
     /// Maximum size of a request head, in bytes.
     pub head_bytes: usize,
+    /// Maximum size of the body of a POST, in bytes. Without bodies, POST is not allowed.
+    pub body_bytes: usize,
+    /// Timeout for the request: its head and its body.
     pub head_timeout: Duration,
     /// Timeout for a response, and for each part of a stream: until it is computed and written.
     pub response_timeout: Duration,
@@ -35,7 +38,8 @@ pub async fn serve_connection(
     handler: &impl HttpHandler,
     limits: HttpLimits,
 ) -> io::Result<()> {
-    let received = timeout(limits.head_timeout, read_request(&mut stream, limits.head_bytes)).await;
+    let reading = read_request(&mut stream, limits.head_bytes, limits.body_bytes);
+    let received = timeout(limits.head_timeout, reading).await;
     let respond = async {
         let (response, with_body) = match received {
             Err(_) => {

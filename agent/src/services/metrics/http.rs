@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 /// Maximum number of connections; a further one closes the oldest, so that slow clients cannot block others.
 const MAX_CONNECTIONS: usize = 32;
 const LIMITS: HttpLimits = HttpLimits {
+    body_bytes: 0,
     head_bytes: 8 * 1024,
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(15),
