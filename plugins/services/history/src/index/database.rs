@@ -13,7 +13,7 @@ use super::error::IndexError;
 
 const FILE: &str = "history.db";
 /// A database of another version is built again.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 /// A reader never waits for the writer in this mode; two processes with the same file do.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -53,19 +53,19 @@ impl fmt::Display for Position {
 
 /// Conditions with their values. Nothing of a request is part of the text of a query.
 #[derive(Default)]
-struct Conditions {
-    clauses: Vec<String>,
+pub(super) struct Conditions {
+    pub(super) clauses: Vec<String>,
     values: Vec<Box<dyn ToSql>>,
 }
 
 impl Conditions {
     /// Adds a condition with one value.
-    fn add(&mut self, clause: &str, value: impl ToSql + 'static) {
+    pub(super) fn add(&mut self, clause: &str, value: impl ToSql + 'static) {
         self.add_all(clause, vec![Box::new(value)]);
     }
 
     /// Adds a condition; each `?` is the place of a value.
-    fn add_all(&mut self, clause: &str, values: Vec<Box<dyn ToSql>>) {
+    pub(super) fn add_all(&mut self, clause: &str, values: Vec<Box<dyn ToSql>>) {
         self.clauses.push(clause.to_owned());
         self.values.extend(values);
     }
@@ -104,7 +104,7 @@ impl Conditions {
         }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         if self.clauses.is_empty() {
             String::new()
         } else {
@@ -112,7 +112,7 @@ impl Conditions {
         }
     }
 
-    fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &dyn ToSql> {
         self.values.iter().map(|value| &**value)
     }
 }
