@@ -20,6 +20,8 @@ const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_WAITING_CONNECTIONS: usize = 64;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const LIMITS: HttpLimits = HttpLimits {
+    body_bytes: 0,
+    // A query can be in the address.
     head_bytes: 16 * 1024,
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(30),
@@ -88,7 +90,8 @@ pub(super) async fn serve_tls(
 }
 
 async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Send + Unpin, api: &ApiConnection) {
-    if let Err(error) = serve_connection(stream, api, LIMITS).await {
+    let limits = HttpLimits { body_bytes: api.max_body_bytes(), ..LIMITS };
+    if let Err(error) = serve_connection(stream, api, limits).await {
         tracing::debug!(%error, "a connection to the directory's HTTP API failed");
     }
 }
