@@ -119,12 +119,12 @@ impl Condition {
         let (FieldKind::Path, Some(patterns)) = (field.kind, patterns.as_array()) else {
             return invalid("the operator ~> compares a path with a list");
         };
-        let patterns = patterns.iter().map(|pattern| match pattern.as_u64() {
-            Some(index) => Ok(PathPattern::Index(index)),
-            None => {
-                let whole = format!("^(?:{})$", pattern.as_str().unwrap_or_default());
-                read_regex(reader, &whole.into()).map(PathPattern::Match)
+        let patterns = patterns.iter().map(|pattern| match (pattern.as_u64(), pattern.as_str()) {
+            (Some(index), _) => Ok(PathPattern::Index(index)),
+            (None, Some(text)) => {
+                read_regex(reader, &format!("^(?:{text})$").into()).map(PathPattern::Match)
             }
+            (None, None) => invalid("a part of a path is a regular expression or an index"),
         });
         Ok(Self::MatchPath { field, patterns: patterns.collect::<Result<_>>()? })
     }

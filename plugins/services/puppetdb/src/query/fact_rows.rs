@@ -112,11 +112,13 @@ impl QuerySources {
     }
 }
 
+type VisitLeaf<'v> = &'v mut dyn FnMut(&[Value], &Value) -> Result<ControlFlow<()>>;
+
 /// Visits the values in a fact that are neither maps nor lists, each with its path.
 fn visit_leaves(
     value: &Value,
     path: &mut Vec<Value>,
-    visit: &mut dyn FnMut(&[Value], &Value) -> Result<ControlFlow<()>>,
+    visit: VisitLeaf<'_>,
 ) -> Result<ControlFlow<()>> {
     let children: Vec<(Value, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone().into(), value)).collect(),

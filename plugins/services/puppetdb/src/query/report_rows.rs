@@ -197,9 +197,9 @@ fn events_of(form: &Map<String, Value>) -> Vec<Map<String, Value>> {
 
 /// The innermost part of a containment path that names a class.
 fn containing_class(path: Option<&Value>) -> Value {
-    let parts = path.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let parts = path.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_class = |part: &&str| {
         part.starts_with(|first: char| first.is_ascii_uppercase()) && !part.contains('[')
     };
-    parts.filter(is_class).last().map_or(Value::Null, Value::from)
+    parts.iter().rev().filter_map(Value::as_str).find(is_class).map_or(Value::Null, Value::from)
 }

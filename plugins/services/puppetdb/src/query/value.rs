@@ -57,29 +57,34 @@ pub(super) fn check_wanted(
     };
     match (field.kind, wanted) {
         (_, Value::Null) => invalid(format!("use null? for {}, not null", field.column)),
-        (FieldKind::Boolean, Value::Bool(_)) if is_equal => Ok(wanted.clone()),
+        (FieldKind::Boolean, Value::Bool(_))
+        | (FieldKind::Text, Value::String(_))
+        | (FieldKind::Path, Value::Array(_))
+        | (FieldKind::Any | FieldKind::Json, _)
+            if is_equal =>
+        {
+            Ok(wanted.clone())
+        }
+        (FieldKind::Number | FieldKind::Any | FieldKind::Json, Value::Number(_)) => {
+            Ok(wanted.clone())
+        }
         (FieldKind::Boolean, Value::String(text)) if is_equal => match text.as_str() {
             "true" => Ok(true.into()),
             "false" => Ok(false.into()),
             _ => refused(),
         },
-        (FieldKind::Text, Value::String(_)) if is_equal => Ok(wanted.clone()),
         (FieldKind::Text, Value::Bool(_) | Value::Number(_)) if is_equal => {
             Ok(wanted.to_string().into())
         }
         (FieldKind::List, Value::String(text)) if is_equal => Ok(text.to_lowercase().into()),
-        (FieldKind::Path, Value::Array(_)) if is_equal => Ok(wanted.clone()),
         (FieldKind::Time, Value::String(text)) => match parse_time(text) {
             Some(millis) => Ok(millis.into()),
             None => invalid(format!("'{text}' is not a valid timestamp value")),
         },
-        (FieldKind::Number, Value::Number(_)) => Ok(wanted.clone()),
         (FieldKind::Number, Value::String(text)) => match text.parse::<Number>() {
             Ok(number) => Ok(Value::Number(number)),
             Err(_) => refused(),
         },
-        (FieldKind::Any | FieldKind::Json, Value::Number(_)) => Ok(wanted.clone()),
-        (FieldKind::Any | FieldKind::Json, _) if is_equal => Ok(wanted.clone()),
         _ => refused(),
     }
 }
