@@ -58,11 +58,12 @@ sbom: ## write the bill of materials of rpc and rpcd in CycloneDX format: target
 tools: ## download nats-server, mdbook, promtool, prometheus, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
 
-puppet: ## install Puppet and Puppet Server, and unpack NRPE, which tests need, if they are missing and the user is root
+puppet: ## install Puppet, Puppet Server and Puppetboard, and unpack NRPE, which tests need, if they are missing and the user is root
 	@tools/fetch-puppet
 	@tools/fetch-puppetserver
 	@tools/fetch-nrpe $(TOOLS)
 	@tools/fetch-modules $(TOOLS)
+	@tools/fetch-puppetboard $(TOOLS)
 
 ansible: ## install ansible-core, which tests need, below target/tools if it is missing
 	@tools/fetch-ansible $(TOOLS)

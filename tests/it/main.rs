@@ -65,6 +65,7 @@ mod policies;
 mod provisioning;
 mod puppet;
 mod puppetdb_sink;
+mod puppetdb_source;
 mod refreshes;
 mod reply_delivery;
 mod resources;

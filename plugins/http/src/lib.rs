@@ -1,4 +1,4 @@
-//! A small HTTP server for pages that are only read: heads of a few KiB, bodies of requests that are skipped, deadlines on everything.
+//! A small HTTP server for pages that are only read: heads of a few KiB, bodies of requests that are skipped or small, deadlines on everything.
 //!
 //! `httparse` parses heads; no request changes state. [`HttpLimits`] bounds what a client can send, how often, and how long it may take,
 //! [`HttpConnections`] how many clients there are. Nothing here prints. [`build_client`] is for requests to other servers.

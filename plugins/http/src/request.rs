@@ -1,4 +1,4 @@
-//! Reads and parses the head of a request, and skips its body.
+//! Reads and parses the head of a request, and reads or skips its body.
 
 use std::io;
 
@@ -19,6 +19,13 @@ pub enum HttpMethod {
     Put,
 }
 
+impl HttpMethod {
+    /// Whether requests of this method have a body.
+    pub fn has_body(self) -> bool {
+        matches!(self, Self::Post | Self::Put)
+    }
+}
+
 /// A request, as far as a server of pages needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpRequest {
@@ -28,8 +35,12 @@ pub struct HttpRequest {
     /// The query, as it was sent; empty if there is none.
     pub query: String,
     pub authorization: Option<String>,
+    /// A token without a scheme, as clients of `PuppetDB` send it.
+    pub x_authentication: Option<String>,
     pub last_event_id: Option<String>,
     pub accept: Option<String>,
+    /// The body of a POST or PUT, if the server keeps bodies.
+    pub posted: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +135,19 @@ impl RequestReader {
         }
     }
 
+    /// Reads the body of a request.
+    pub(crate) async fn read_body(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        bytes: u64,
+    ) -> io::Result<Vec<u8>> {
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut body: Vec<u8> = self.0.drain(..self.0.len().min(length)).collect();
+        let missing = bytes.saturating_sub(u64::try_from(body.len()).unwrap_or(u64::MAX));
+        stream.take(missing).read_to_end(&mut body).await?;
+        if body.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(body) }
+    }
+
     /// Reads the body of a request and forgets it.
     pub(crate) async fn skip_body(
         &mut self,
@@ -203,8 +227,10 @@ fn interpret_head(
         path: path.to_owned(),
         query: query.to_owned(),
         authorization: header("authorization"),
+        x_authentication: header("x-authentication"),
         last_event_id: header("last-event-id"),
         accept: header("accept"),
+        posted: None,
     };
     Ok(RequestHead {
         request,

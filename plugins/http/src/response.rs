@@ -70,13 +70,16 @@ pub struct HttpResponse {
     pub status: HttpStatus,
     pub content_type: &'static str,
     pub body: HttpBody,
+    /// The value of `X-Records`: how many rows there are in all pages of the answer.
+    pub records: Option<usize>,
     /// What the server holds until the response is written.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl HttpResponse {
     pub fn page(status: HttpStatus, content_type: &'static str, text: impl Into<String>) -> Self {
-        Self { status, content_type, body: HttpBody::Text(text.into()), permit: None }
+        let body = HttpBody::Text(text.into());
+        Self { status, content_type, body, records: None, permit: None }
     }
 
     pub fn plain_text(status: HttpStatus, text: impl Into<String>) -> Self {
@@ -90,12 +93,14 @@ impl HttpResponse {
             HttpBody::Sized { bytes, .. } => format!("Content-Length: {bytes}\r\n"),
             HttpBody::Stream(_) => String::new(),
         };
+        let records = self.records.map(|count| format!("X-Records: {count}\r\n"));
         format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{}Cache-Control: no-store\r\n\
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{}{}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: {}\r\n\r\n",
             self.status.status_line(),
             self.content_type,
             self.status.header(),
+            records.unwrap_or_default(),
             if stays_open { "keep-alive" } else { "close" },
         )
     }

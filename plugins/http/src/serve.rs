@@ -1,4 +1,4 @@
-//! Serves one connection: reads a head, skips the body, asks the handler, writes the response.
+//! Serves one connection: reads a head and the body, asks the handler, writes the response.
 
 use std::future::Future;
 use std::io;
@@ -26,8 +26,10 @@ pub struct HttpLimits {
     pub head_timeout: Duration,
     /// Timeout for a response, and for each part of a stream: until it is computed and written.
     pub response_timeout: Duration,
-    /// Maximum size of the body of a POST or PUT, which is skipped. 0: only GET and HEAD are accepted.
+    /// Maximum size of the body of a POST or PUT. 0: only GET and HEAD are accepted.
     pub body_bytes: u64,
+    /// Whether the handler gets bodies. They are skipped otherwise.
+    pub keeps_bodies: bool,
     /// Maximum number of requests of a connection.
     pub requests: usize,
 }
@@ -79,8 +81,7 @@ enum Received {
 }
 
 fn check_body(head: RequestHead, limit: u64) -> Received {
-    let is_read = matches!(head.request.method, HttpMethod::Get | HttpMethod::Head);
-    if limit == 0 && !is_read {
+    if limit == 0 && head.request.method.has_body() {
         Received::Refused(HttpStatus::NotAllowed, UNSUPPORTED)
     } else if head.body_bytes > limit {
         Received::Refused(HttpStatus::BodyTooLarge, "the body is too large\n")
@@ -109,8 +110,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'_, S> {
                 Received::Refused(status, text) => {
                     (HttpResponse::plain_text(status, text), true, false)
                 }
-                Received::Request(head) => {
-                    self.reader.skip_body(self.stream, head.body_bytes).await?;
+                Received::Request(mut head) => {
+                    if self.limits.keeps_bodies && head.request.method.has_body() {
+                        let body = self.reader.read_body(self.stream, head.body_bytes).await?;
+                        head.request.posted = Some(body);
+                    } else {
+                        self.reader.skip_body(self.stream, head.body_bytes).await?;
+                    }
                     let with_body = head.request.method != HttpMethod::Head;
                     (handler.respond(head.request).await, with_body, head.stays_open)
                 }

@@ -224,6 +224,11 @@ async fn tls_needs_a_token_and_slow_clients_without_one_block_nobody() {
         assert_eq!(status, 401, "{answer}");
     }
     assert_eq!(fleet.get_with_token(&address, "secret").await.0, 200);
+    // As clients of PuppetDB send it.
+    let mut client = Command::new("curl");
+    client.args(["-sSf", "-H", "X-Authentication: secret", "--cacert"]).arg(fleet.certificate());
+    let output = client.arg(format!("https://{address}/v1/nodes")).output().await.unwrap();
+    assert!(output.status.success(), "{}", describe_output(&output));
     // A client without the certificate's authority does not trust the server.
     let untrusted = Command::new("curl").arg(format!("https://{address}/v1/nodes")).output();
     assert_eq!(untrusted.await.unwrap().status.code(), Some(60));

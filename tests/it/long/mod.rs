@@ -10,3 +10,4 @@ mod machines;
 mod permit_store_faults;
 mod permit_traffic;
 mod puppetdb_sink;
+mod puppetdb_source;

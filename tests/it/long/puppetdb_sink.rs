@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::catalogs::fixture::Environment;
 
-const NODE: &str = "web1.acme.net";
-const TIMEOUT: Duration = Duration::from_mins(3);
+pub(super) const NODE: &str = "web1.acme.net";
+pub(super) const TIMEOUT: Duration = Duration::from_mins(3);
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n";
 
 /// What the terminus of Puppet Server handles specially: aliases, a path that is not the title, slashes at the end, chains, secrets, odd titles.
@@ -35,9 +35,9 @@ class { 'site::web': text => lookup('text') }
 "#;
 
 /// One host with all services, which is also the node.
-struct SinkHost {
+pub(super) struct SinkHost {
     environment: Environment,
-    database: PuppetDb,
+    pub(super) database: PuppetDb,
     organisation: Organisation,
     server: NatsServer,
     rpc: RpcCommand,
@@ -45,7 +45,7 @@ struct SinkHost {
 
 impl SinkHost {
     /// `None` if this run skips the tests that need Puppet or a `PuppetDB`.
-    async fn start() -> Option<Self> {
+    pub(super) async fn start() -> Option<Self> {
         let environment = Environment::create()?;
         let database = PuppetDb::start().await?;
         let mut organisation = Organisation::new(&["muster"]);
@@ -64,7 +64,7 @@ impl SinkHost {
         self.environment.write("data/common.yaml", &format!("text: {text}\n"));
     }
 
-    fn home(&self) -> DaemonHome {
+    pub(super) fn home(&self) -> DaemonHome {
         let node = self.organisation.node(NODE);
         let home = DaemonHome::new(&self.organisation, &node, &self.server.url(), REGISTRATION);
         fs::create_dir_all(home.path("root/etc")).unwrap();
@@ -88,6 +88,7 @@ impl SinkHost {
             "[plugins.release]\nenabled = true\n\
              [plugins.catalog]\nenabled = true\nstate_dir = \"../engine\"\npuppet_state = []\n\
              [plugins.directory]\nenabled = true\ncredentials = \"../directory1.creds\"\n\
+             [plugins.directory.http]\nsocket = \"../http.sock\"\npuppetdb = true\n\
              [plugins.history]\nenabled = true\ncredentials = \"../history1.creds\"\ndirectory = \"{index}\"\n\
              [plugins.puppetdb]\nenabled = true\nurl = \"{url}\"\ndirectory = \"{sink}\"\n\
              [plugins.compiler]\nenabled = true\ncredentials = \"../compiler1.creds\"\ndirectory = \"{state}\"\n\
@@ -107,8 +108,19 @@ impl SinkHost {
         assert!(output.status.success(), "{words:?}: {}", describe_output(&output));
     }
 
+    pub(super) async fn await_compiled(&self) {
+        poll_until_ok("the node is compiled", TIMEOUT, async || {
+            let output = self.rpc.run(&["catalog", "environments", "-j"]).await;
+            let found: Value =
+                serde_json::from_slice(&output.stdout).map_err(|_| describe_output(&output))?;
+            let compiled = &found["environments"][0]["compiled"];
+            if compiled == 1 { Ok(()) } else { Err(format!("{found:#}")) }
+        })
+        .await;
+    }
+
     /// Compiles, releases and promotes what the environment has now; the node applies it.
-    async fn promote(&self, release: &str) {
+    pub(super) async fn promote(&self, release: &str) {
         self.run(&["compile", "--environment", "production"]).await;
         let words = ["release", "create", "--environment", "production"];
         self.run(&words).await;
@@ -116,7 +128,7 @@ impl SinkHost {
     }
 
     /// The answer to a query, once it has this many rows.
-    async fn await_rows(&self, daemon: &Rpcd, pql: &str, count: usize) -> Vec<Value> {
+    pub(super) async fn await_rows(&self, daemon: &Rpcd, pql: &str, count: usize) -> Vec<Value> {
         poll_until_ok("PuppetDB has the rows", TIMEOUT, async || {
             let rows = self.database.query(pql).await;
             assert!(self.database.discarded().is_empty(), "{}", self.database.log());
@@ -163,13 +175,7 @@ async fn a12_12_puppetdb_stores_facts_catalogs_inputs_and_reports() {
         (&facts[2]["value"]["certname"], &facts[2]["value"]["hostname"]),
         (&json!(NODE), &json!("web1"))
     );
-    poll_until_ok("the node is compiled", TIMEOUT, async || {
-        let output = host.rpc.run(&["catalog", "environments", "-j"]).await;
-        let found: Value =
-            serde_json::from_slice(&output.stdout).map_err(|_| describe_output(&output))?;
-        if found["environments"][0]["compiled"] == 1 { Ok(()) } else { Err(format!("{found:#}")) }
-    })
-    .await;
+    host.await_compiled().await;
 
     host.promote("r1").await;
     let catalogs = "catalogs[version, catalog_uuid, environment, producer] { }";

@@ -46,7 +46,7 @@ mod text;
 mod words;
 
 pub use ast::{MAX_FILTER_BYTES, MAX_FILTER_ELEMENTS, NodeFilter};
-pub use document::{DocumentQuery, parse_date_millis};
+pub use document::{DocumentQuery, compile_postgres_regex, parse_date_millis, read_pql_syntax};
 pub use error::FilterError;
 pub use fact_names::ReferencedFacts;
 pub use fact_patterns::FactPatterns;

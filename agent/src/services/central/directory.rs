@@ -32,14 +32,14 @@ impl CentralService for CentralDirectory {
         let server = load_http(&options)?;
         let connection = context.connect(&options.credentials, ServiceRight::Directory).await?;
         let handle = DirectoryHandle::with_limits(options.grace(), options.memory_mib);
-        let (http, stop) = (server.metrics(), context.stop);
+        let (http, mount, stop) = (server.metrics(), server.mount(), context.stop);
         let mut tasks = vec![
             tokio::spawn(server.run_until_stopped(handle.clone(), stop.clone())),
             follow_nodes(&handle, &connection, context),
         ];
         let agent = build_agent(&handle)?;
         let requests = context.answer_requests(agent, connection.clone(), &mut tasks)?;
-        let running = RunningDirectory { handle: handle.clone(), requests, http };
+        let running = RunningDirectory { handle: handle.clone(), requests, http, mount };
         let _ = context.directory.set(running);
         if options.conditions {
             let create_client = Box::new(move |collective| connection.client(collective));

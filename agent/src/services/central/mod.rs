@@ -63,6 +63,7 @@ macro_rules! list_services {
             $(if let Some(options) = enabled_options::<$service>(context.config)? {
                 tasks.extend(<$service>::start(options, context).await?);
             })*
+            puppetdb::mount_pages(context, &mut tasks);
             Ok(tasks)
         }
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_directory::{DirectoryHandle, DirectoryHttpMetrics};
+use muster_directory::{DirectoryHandle, DirectoryHttpMetrics, PageMount};
 use muster_node::core::request_metrics::RequestMetrics;
 
 use super::exposition::{MetricKind, MetricsPage};
@@ -14,6 +14,8 @@ pub(crate) struct RunningDirectory {
     pub(crate) requests: Arc<RequestMetrics>,
     /// Its requests over HTTP.
     pub(crate) http: Arc<DirectoryHttpMetrics>,
+    /// Where queries for a `PuppetDB` are answered, if that is enabled.
+    pub(crate) mount: Option<PageMount>,
 }
 
 /// Adds the metrics that only an instance has. Its requests over the broker are among those of all agents.

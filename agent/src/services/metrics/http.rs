@@ -13,6 +13,7 @@ const LIMITS: HttpLimits = HttpLimits {
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(15),
     body_bytes: 0,
+    keeps_bodies: false,
     requests: 1,
 };
 

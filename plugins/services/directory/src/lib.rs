@@ -37,8 +37,8 @@ pub use barriers::{BarrierVerdict, LastRuns};
 pub use counts::DirectoryCounts;
 pub use fact_values::FactValues;
 pub use http::{
-    DirectoryHttp, DirectoryHttpError, DirectoryHttpMetrics, DirectoryHttpOptions, QueryTimes,
-    TokenFileError, openapi_document,
+    DirectoryHttp, DirectoryHttpError, DirectoryHttpMetrics, DirectoryHttpOptions, MountedPages,
+    PageMount, QueryTimes, TokenFileError, openapi_document,
 };
 pub use live::{ChangedNodes, NodeSnapshot, SelectedNode};
 pub use liveness::{NodeLiveness, Presence};

@@ -57,6 +57,13 @@ impl DirectoryHandle {
         Some(NodeSnapshot { identity: node.clone(), revision, record_time, facts, key })
     }
 
+    /// The names of all nodes, each with the time of its record; `None` until all records were read once.
+    pub fn record_times(&self) -> Option<Vec<(Identity, Millis)>> {
+        let state = self.read();
+        let times = || state.table.iter().map(|node| (node.identity.clone(), node.record_time));
+        state.is_ready.then(|| times().collect())
+    }
+
     /// The names of all nodes; `None` until all records were read once.
     pub fn node_names(&self) -> Option<Vec<Identity>> {
         let state = self.read();

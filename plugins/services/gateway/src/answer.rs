@@ -140,7 +140,8 @@ impl Gateway {
             }
         });
         let body = HttpBody::Sized { bytes, parts };
-        Ok(HttpResponse { status: HttpStatus::Ok, content_type: BYTES, body, permit: Some(permit) })
+        let (status, records) = (HttpStatus::Ok, None);
+        Ok(HttpResponse { status, content_type: BYTES, body, records, permit: Some(permit) })
     }
 
     /// Waits until so many bytes may be in memory.

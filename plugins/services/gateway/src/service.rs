@@ -33,6 +33,7 @@ const LIMITS: HttpLimits = HttpLimits {
     response_timeout: Duration::from_secs(60),
     // Facts or a report.
     body_bytes: 16 * 1024 * 1024,
+    keeps_bodies: false,
     requests: 10_000,
 };
 

@@ -34,8 +34,29 @@ use usage::QueryUsage;
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
 use super::limits::MAX_QUERY_BYTES;
+use super::pattern::FilterRegex;
 use super::state::MapField;
 use super::text::join_phrases;
+
+/// Reads a query in PQL of any entity as the JSON that `PuppetDB` makes of it. Names of entities and fields are not checked.
+///
+/// ```
+/// # use muster_filter::read_pql_syntax;
+/// let query = read_pql_syntax("nodes[certname] { certname ~ '^web' limit 5 }")?;
+/// assert_eq!(query.to_string(), r#"["from","nodes",["extract",["certname"],["~","certname","^web"]],["limit",5]]"#);
+/// # Ok::<(), muster_filter::FilterError>(())
+/// ```
+pub fn read_pql_syntax(text: &str) -> Result<serde_json::Value, FilterError> {
+    if text.len() > MAX_QUERY_BYTES {
+        return Err(too_long(MAX_QUERY_BYTES)).within_text(text);
+    }
+    pql::read_syntax(text).within_text(text)
+}
+
+/// Compiles a regular expression of `PostgreSQL`, if it matches the same texts here.
+pub fn compile_postgres_regex(pattern: &str) -> Result<FilterRegex, FilterError> {
+    pql::compile_regex(pattern).within_text(pattern)
+}
 
 /// A checked query. `Display` prints its canonical text.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,6 +23,11 @@ impl<'a> TextScanner<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
+    /// What was consumed since an earlier position.
+    pub(super) fn text_since(&self, before: &Self) -> &'a str {
+        self.text.get(before.at..self.at).unwrap_or_default()
+    }
+
     /// The next character, which is not consumed.
     pub(super) fn peek(&self) -> Option<char> {
         self.rest().chars().next()

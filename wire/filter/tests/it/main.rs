@@ -8,6 +8,7 @@ mod long;
 mod mongodb;
 mod pql;
 mod pql_answers;
+mod pql_syntax;
 mod reference;
 mod select;
 mod sources;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_api::ActionError;
 use muster_contract::directory::{DirectoryListOutput, DirectoryShowOutput};
+use muster_filter::MAX_QUERY_BYTES;
 use muster_http::{ConnectionAdmission, HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_wire::status::ReplyStatus;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::api_metrics::DirectoryHttpMetrics;
+use super::mounted::PageMount;
 use super::openapi;
 use super::parameters::ApiParameters;
 use super::targets::{TargetGroup, target_group};
@@ -69,6 +71,7 @@ pub(super) struct DirectoryApi {
     /// The tokens that are accepted. Without them, everyone who can connect may read.
     tokens: Option<Arc<TokenFile>>,
     limits: ApiLimits,
+    mount: Option<PageMount>,
     metrics: Arc<DirectoryHttpMetrics>,
 }
 
@@ -118,21 +121,28 @@ impl DirectoryApi {
         handle: DirectoryHandle,
         tokens: Option<Arc<TokenFile>>,
         limits: ApiLimits,
+        mount: Option<PageMount>,
         metrics: Arc<DirectoryHttpMetrics>,
     ) -> Self {
-        Self { handle, tokens, limits, metrics }
+        Self { handle, tokens, limits, mount, metrics }
     }
 
     pub(super) fn connection(&self, admission: ConnectionAdmission) -> ApiConnection {
         ApiConnection { api: self.clone(), admission, permit: OnceLock::new() }
     }
 
+    /// Most bytes of a POST: only mounted pages accept it.
+    pub(super) fn max_body_bytes(&self) -> u64 {
+        if self.mount.is_some() { MAX_QUERY_BYTES } else { 0 }
+    }
+
     /// Whether the request has a known token, if tokens are required.
     fn is_authorized(&self, request: &HttpRequest) -> bool {
         let Some(tokens) = &self.tokens else { return true };
         let header = request.authorization.as_deref().and_then(|text| text.split_once(' '));
-        let token = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let name = token.and_then(|(_, token)| tokens.name_of(token.trim()));
+        let bearer = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let token = bearer.map(|(_, token)| token).or(request.x_authentication.as_deref());
+        let name = token.and_then(|token| tokens.name_of(token.trim()));
         if let Some(name) = &name {
             tracing::debug!(token = name, path = request.path, "the directory is read over HTTP");
         }
@@ -140,6 +150,15 @@ impl DirectoryApi {
     }
 
     async fn respond(&self, request: &HttpRequest) -> Result<HttpResponse, ApiError> {
+        let mounted = self.mount.as_ref().and_then(|mount| mount.pages_at(&request.path));
+        if let Some(pages) = mounted {
+            let request = request.clone();
+            return self.query("puppetdb", move |_| Ok(pages.answer(&request))).await;
+        }
+        if request.posted.is_some() {
+            let message = "no page of the directory accepts POST";
+            return Err(ApiError::new(HttpStatus::NotAllowed, message));
+        }
         let segments = request.path_segments().map_err(|_| not_found())?;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
@@ -209,6 +228,10 @@ impl DirectoryApi {
 }
 
 impl ApiConnection {
+    pub(super) fn max_body_bytes(&self) -> u64 {
+        self.api.max_body_bytes()
+    }
+
     async fn page(&self, request: &HttpRequest) -> Result<HttpResponse, ApiError> {
         if !self.api.is_authorized(request) {
             let message = "send a token: `Authorization: Bearer TOKEN`";

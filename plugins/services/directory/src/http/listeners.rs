@@ -20,10 +20,12 @@ const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_WAITING_CONNECTIONS: usize = 64;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const LIMITS: HttpLimits = HttpLimits {
+    // A query can be in the address.
     head_bytes: 16 * 1024,
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(30),
     body_bytes: 0,
+    keeps_bodies: true,
     requests: 1,
 };
 
@@ -90,7 +92,8 @@ pub(super) async fn serve_tls(
 }
 
 async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Send + Unpin, api: &ApiConnection) {
-    if let Err(error) = serve_connection(stream, api, LIMITS).await {
+    let limits = HttpLimits { body_bytes: api.max_body_bytes(), ..LIMITS };
+    if let Err(error) = serve_connection(stream, api, limits).await {
         tracing::debug!(%error, "a connection to the directory's HTTP API failed");
     }
 }

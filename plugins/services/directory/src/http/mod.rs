@@ -7,6 +7,7 @@ mod api;
 mod api_metrics;
 mod certificate;
 mod listeners;
+mod mounted;
 mod openapi;
 pub(crate) mod options;
 mod parameters;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use api_metrics::{DirectoryHttpMetrics, QueryTimes};
+pub use mounted::{MountedPages, PageMount};
 pub use openapi::openapi_document;
 pub use options::{DirectoryHttpError, DirectoryHttpOptions};
 pub use tokens::TokenFileError;
@@ -33,6 +35,7 @@ use tokens::TokenFile;
 pub struct DirectoryHttp {
     socket: Option<SocketOptions>,
     tls: Option<TlsEndpoint>,
+    mount: Option<PageMount>,
     metrics: Arc<DirectoryHttpMetrics>,
 }
 
@@ -72,7 +75,13 @@ impl DirectoryHttp {
             }),
             None => None,
         };
-        Ok(Self { socket, tls, metrics: Arc::default() })
+        let mount = options.puppetdb.then(PageMount::default);
+        Ok(Self { socket, tls, mount, metrics: Arc::default() })
+    }
+
+    /// Where the pages of `PuppetDB` are mounted, if they are enabled.
+    pub fn mount(&self) -> Option<PageMount> {
+        self.mount.clone()
     }
 
     pub fn metrics(&self) -> Arc<DirectoryHttpMetrics> {
@@ -83,7 +92,8 @@ impl DirectoryHttp {
     pub async fn run_until_stopped(self, handle: DirectoryHandle, stop: CancellationToken) {
         let limits = ApiLimits::default();
         let api_for = |tokens| {
-            DirectoryApi::new(handle.clone(), tokens, limits.clone(), Arc::clone(&self.metrics))
+            let metrics = Arc::clone(&self.metrics);
+            DirectoryApi::new(handle.clone(), tokens, limits.clone(), self.mount.clone(), metrics)
         };
         let on_socket = async {
             if let Some(socket) = &self.socket {

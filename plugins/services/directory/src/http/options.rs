@@ -22,6 +22,8 @@ pub struct DirectoryHttpOptions {
     pub key: Option<PathBuf>,
     /// Names and hashes of the tokens that `listen` accepts.
     pub tokens: Option<PathBuf>,
+    /// Whether queries for a `PuppetDB` are answered, too.
+    pub puppetdb: bool,
 }
 
 /// Why the section is not valid.
@@ -72,6 +74,9 @@ pub(super) struct TlsOptions<'a> {
 
 impl DirectoryHttpOptions {
     pub(super) fn socket(&self) -> Result<Option<SocketOptions>, DirectoryHttpError> {
+        if self.puppetdb && self.socket.is_none() && self.listen.is_none() {
+            return Err(DirectoryHttpError::WithoutEffect { key: "puppetdb", needs: "socket" });
+        }
         let Some(path) = &self.socket else {
             return match &self.socket_group {
                 Some(_) => {
@@ -143,6 +148,7 @@ mod tests {
                 "`tokens` is not",
             ),
             (DirectoryHttpOptions { key: path("/k"), ..none.clone() }, "`listen` is not"),
+            (DirectoryHttpOptions { puppetdb: true, ..none.clone() }, "`socket` is not"),
             (
                 DirectoryHttpOptions { socket_group: Some("root".into()), ..none.clone() },
                 "`socket` is not",

@@ -85,6 +85,7 @@ pub(super) async fn start_watch(
         status: HttpStatus::Ok,
         content_type: "text/event-stream",
         body: HttpBody::Stream(receiver),
+        records: None,
         permit: Some(permit),
     })
 }

@@ -96,7 +96,8 @@ impl HistoryIndex {
 
     /// Begins again with the bucket: it was created again, and its revisions begin at 1. What was taken stays, before what comes.
     pub fn forget_revision(&self) -> Result<(), IndexError> {
-        self.write().execute("UPDATE progress SET base = base + revision, revision = 0, time = 0", [])?;
+        self.write()
+            .execute("UPDATE progress SET base = base + revision, revision = 0, time = 0", [])?;
         Ok(())
     }
 

@@ -54,13 +54,13 @@ impl fmt::Display for Position {
 /// Conditions with their values. Nothing of a request is part of the text of a query.
 #[derive(Default)]
 pub(super) struct Conditions {
-    clauses: Vec<String>,
+    pub(super) clauses: Vec<String>,
     values: Vec<Box<dyn ToSql>>,
 }
 
 impl Conditions {
     /// Adds a condition with one value.
-    fn add(&mut self, clause: &str, value: impl ToSql + 'static) {
+    pub(super) fn add(&mut self, clause: &str, value: impl ToSql + 'static) {
         self.add_all(clause, vec![Box::new(value)]);
     }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::database::{HistoryIndex, to_signed};
 use super::error::IndexError;
 use super::origin::find_origin;
-use super::row::{NewRow, Taking, kind_number};
+use super::row::{NewRow, Taking, kind_number, value_text};
 
 /// JSON of the events of one run: of a run of 30,000 resources. Further ones are left out.
 pub(super) const MAX_RUN_BYTES: usize = 32 * 1024 * 1024;
@@ -149,6 +149,13 @@ pub(super) fn end_run(taking: &Taking<'_>, time: u64, run: Uuid) -> Result<(), I
     let problem = folded.aborted.clone().or_else(|| {
         (bytes > MAX_RUN_BYTES).then(|| format!("events beyond {MAX_RUN_BYTES} bytes are left out"))
     });
+    let text = |name: &str| report.get(name).and_then(Value::as_str);
+    let flag = |name: &str| report.get(name).and_then(Value::as_bool);
+    let version = report.get("configuration_version").and_then(value_text);
+    let has_event = |status: &Map<String, Value>| {
+        let events = status.get("events").and_then(Value::as_array);
+        is_set(status, "skipped") || events.is_some_and(|events| !events.is_empty())
+    };
     let status = match &folded.aborted {
         Some(_) => "aborted",
         None => report.get("status").and_then(Value::as_str).unwrap_or("failed"),
@@ -156,6 +163,7 @@ pub(super) fn end_run(taking: &Taking<'_>, time: u64, run: Uuid) -> Result<(), I
     transaction
         .prepare_cached(
             "UPDATE run SET ended = ?2, status = ?3, resources = ?4, changed = ?5, failed = ?6, problem = ?7, events = ?8,
+                 version = ?9, puppet_version = ?10, cached_catalog = ?11, noop_pending = ?12, corrective = ?13, eventful = ?14,
                  taken = (SELECT coalesce(max(taken), 0) + 1 FROM run)
              WHERE id = ?1",
         )?
@@ -168,6 +176,12 @@ pub(super) fn end_run(taking: &Taking<'_>, time: u64, run: Uuid) -> Result<(), I
             failed,
             problem,
             compress_json(&events)?,
+            version,
+            text("puppet_version"),
+            text("cached_catalog_status"),
+            flag("noop_pending"),
+            flag("corrective_change"),
+            count(&has_event) > 0,
         ])?;
     transaction.prepare_cached("DELETE FROM event WHERE run = ?1")?.execute([&id])?;
     if status == "unchanged" {

@@ -74,6 +74,14 @@ CREATE TABLE run (
     changed INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,
     problem TEXT,
+    -- Of the report of an ended run: what others show in lists of reports.
+    version TEXT,
+    puppet_version TEXT,
+    cached_catalog TEXT,
+    noop_pending INTEGER,
+    corrective INTEGER,
+    -- Whether a resource had an event, or was skipped.
+    eventful INTEGER NOT NULL DEFAULT 0,
     -- The number of the next event.
     next INTEGER NOT NULL DEFAULT 0,
     -- JSON of its events, also of those that were left out.

@@ -24,3 +24,4 @@ pub use facts::{facts_form, trusted_facts};
 pub use inputs::inputs_form;
 pub use report::{ReportSource, report_form};
 pub use source::FormSource;
+pub(crate) use values::format_time;

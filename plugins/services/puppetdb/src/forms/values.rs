@@ -77,7 +77,7 @@ pub(super) fn parse_time(value: Option<&Value>) -> Option<u64> {
 }
 
 /// A time as the terminus writes it: `2026-12-01T12:00:00.123Z`.
-pub(super) fn format_time(millis: u64) -> String {
+pub(crate) fn format_time(millis: u64) -> String {
     format_rfc3339(millis.min(MAX_MILLIS.unsigned_abs()))
 }
 

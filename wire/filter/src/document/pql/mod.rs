@@ -19,8 +19,11 @@ mod json;
 mod operand;
 mod reader;
 mod regex;
+mod syntax;
 
 pub(super) use condition::PqlQuery;
+pub(super) use regex::compile_regex;
+pub(super) use syntax::read_syntax;
 
 /// Whether a text is PQL rather than a document: it begins with a word.
 pub(super) fn is_pql(text: &str) -> bool {

@@ -216,7 +216,7 @@ impl PqlReader<'_> {
         }
     }
 
-    fn read_value(&mut self, depth: usize) -> Result<Value> {
+    pub(super) fn read_value(&mut self, depth: usize) -> Result<Value> {
         self.usage.conditions += 1;
         let at = self.scanner.offset();
         match self.scanner.peek() {
@@ -234,7 +234,7 @@ impl PqlReader<'_> {
         }
     }
 
-    fn read_list(&mut self, depth: usize) -> Result<Vec<Value>> {
+    pub(super) fn read_list(&mut self, depth: usize) -> Result<Vec<Value>> {
         let at = self.scanner.offset();
         if depth == MAX_LIST_DEPTH || !self.scanner.take_char('[') {
             return expected_at(

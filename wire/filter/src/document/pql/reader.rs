@@ -18,13 +18,14 @@ pub(super) enum PqlEntity {
     Nodes,
     Facts,
     Resources,
+    /// One whose fields are not known here.
+    Any,
 }
 
 impl PqlQuery {
     /// Parses a query that is the whole text.
     pub(in super::super) fn parse(text: &str) -> Result<Self> {
-        let mut reader =
-            PqlReader { scanner: TextScanner::new(text), depth: 0, usage: QueryUsage::default() };
+        let mut reader = PqlReader::new(text);
         let condition = reader.read_query()?;
         let is_space = |c| SPACES.contains(c);
         let one_line = text.trim_matches(is_space).replace(is_space, " ");
@@ -41,6 +42,10 @@ pub(super) struct PqlReader<'a> {
 type ReadTest<'a, T> = fn(&mut PqlReader<'a>, PqlEntity) -> Result<BooleanTree<T>>;
 
 impl<'a> PqlReader<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { scanner: TextScanner::new(text), depth: 0, usage: QueryUsage::default() }
+    }
+
     fn read_query(&mut self) -> Result<Option<BooleanTree<NodeTest>>> {
         self.skip_spaces();
         let (at, name) = self.read_word();
@@ -100,7 +105,7 @@ impl<'a> PqlReader<'a> {
         )
     }
 
-    fn read_or<T>(
+    pub(super) fn read_or<T>(
         &mut self,
         entity: PqlEntity,
         read_test: ReadTest<'a, T>,
@@ -206,7 +211,7 @@ impl<'a> PqlReader<'a> {
     }
 
     /// A word of letters, digits and `_`, and its offset.
-    fn read_word(&mut self) -> (usize, &'a str) {
+    pub(super) fn read_word(&mut self) -> (usize, &'a str) {
         let at = self.scanner.offset();
         (at, self.scanner.take_while(|c| c.is_ascii_alphanumeric() || c == '_'))
     }
@@ -232,7 +237,10 @@ impl<'a> PqlReader<'a> {
         !self.scanner.take_while(|c| SPACES.contains(c)).is_empty()
     }
 
-    fn read_deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(super) fn read_deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         if self.depth == MAX_DEPTH {
             let expected = format!("at most {MAX_DEPTH} levels of nesting");
             return expected_at(self.scanner.offset(), expected);

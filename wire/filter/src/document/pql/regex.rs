@@ -16,7 +16,7 @@ const SPACE: &str = " \\t\\n\\x0b\\x0c\\r";
 const WORD: &str = "\\w";
 
 /// Compiles a regular expression. Errors are relative to its beginning.
-pub(super) fn compile_regex(pattern: &str) -> Result<FilterRegex> {
+pub(in super::super) fn compile_regex(pattern: &str) -> Result<FilterRegex> {
     let (body, ignore_case) = match pattern.strip_prefix("(?i)") {
         Some(body) => (body, true),
         None => (pattern, false),
