@@ -133,7 +133,8 @@ impl DirectoryApi {
 
     /// Most bytes of a POST: only mounted pages accept it.
     pub(super) fn max_body_bytes(&self) -> u64 {
-        if self.mount.is_some() { MAX_QUERY_BYTES } else { 0 }
+        let limit = u64::try_from(MAX_QUERY_BYTES).unwrap_or(u64::MAX);
+        if self.mount.is_some() { limit } else { 0 }
     }
 
     /// Whether the request has a known token, if tokens are required.
