@@ -145,3 +145,23 @@ impl HistoryIndex {
 pub(super) fn to_signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HistoryIndex;
+
+    #[test]
+    fn index_of_the_version_before_keeps_its_rows() {
+        let scratch = tempfile::tempdir().unwrap();
+        let index = HistoryIndex::open(scratch.path()).unwrap();
+        let downgrade = "INSERT INTO progress (id, revision) VALUES (1, 7);
+            ALTER TABLE progress DROP COLUMN base;
+            ALTER TABLE happened DROP COLUMN took;
+            ALTER TABLE happened DROP COLUMN trace;
+            PRAGMA user_version = 2;";
+        index.write().execute_batch(downgrade).unwrap();
+        drop(index);
+        let index = HistoryIndex::open(scratch.path()).unwrap();
+        assert_eq!((index.revision().unwrap(), index.last_place().unwrap()), (7, 7));
+    }
+}
