@@ -128,6 +128,16 @@ fn parse_frames(mut text: &str) -> Vec<Value> {
     messages
 }
 
+/// How many events of each kind have each outcome.
+fn count_kinds(events: &[Value]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for event in events {
+        let name = format!("{} {}", event["muster"]["kind"], event["event"]["outcome"]);
+        *counts.entry(name.replace('"', "")).or_default() += 1;
+    }
+    counts
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_sink_gets_all_events_in_order() {
     let hook = Webhook::start().await;
@@ -172,12 +182,7 @@ async fn every_kind_of_sink_gets_all_events_in_order() {
     let host = fleet.history.home();
     let file = host.path("file");
     let events = await_events("the file has the events", 11, || file_events(&file)).await;
-    let kind_counts =
-        events.iter().fold(BTreeMap::new(), |mut counts: BTreeMap<String, usize>, event| {
-            let name = format!("{} {}", event["muster"]["kind"], event["event"]["outcome"]);
-            *counts.entry(name.replace('"', "")).or_default() += 1;
-            counts
-        });
+    let kind_counts = count_kinds(&events);
     let expected = [
         ("change success", 3),
         ("change unknown", 1),
