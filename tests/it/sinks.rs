@@ -2,6 +2,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
+mod spans;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -27,7 +29,8 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The section of the sinks, without targets.
 fn section(home: &DaemonHome) -> String {
-    format!("[plugins.sinks]\nenabled = true\ndirectory = {:?}\n", home.path("sinks"))
+    let directory = home.path("sinks");
+    format!("[plugins.sinks]\nenabled = true\ndirectory = \"{}\"\n", directory.display())
 }
 
 /// A target with these keys.
@@ -36,7 +39,7 @@ fn target(name: &str, kind: &str, keys: &str) -> String {
 }
 
 fn file_target(home: &DaemonHome, name: &str, keys: &str) -> String {
-    target(name, "file", &format!("path = {:?}\n{keys}", home.path(name)))
+    target(name, "file", &format!("path = \"{}\"\n{keys}", home.path(name).display()))
 }
 
 /// HMAC-SHA256, as RFC 2104 defines it.
@@ -125,6 +128,16 @@ fn parse_frames(mut text: &str) -> Vec<Value> {
     messages
 }
 
+/// How many events of each kind have each outcome.
+fn count_kinds(events: &[Value]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for event in events {
+        let name = format!("{} {}", event["muster"]["kind"], event["event"]["outcome"]);
+        *counts.entry(name.replace('"', "")).or_default() += 1;
+    }
+    counts
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_sink_gets_all_events_in_order() {
     let hook = Webhook::start().await;
@@ -151,6 +164,7 @@ async fn every_kind_of_sink_gets_all_events_in_order() {
     })
     .await;
     let address = await_metrics_address(&mut fleet.history).await;
+    home.write("policies/nettest.policy", "policy default deny\n", 0o644);
     let _node = home.clone().start();
     fleet.await_node().await;
     let motd = home.path("motd");
@@ -158,24 +172,21 @@ async fn every_kind_of_sink_gets_all_events_in_order() {
     fleet.set_file(&name, "one").await;
     fleet.set_file(&name, "two").await;
     fleet.rpc.run(&["do", "puppetral", "type=file", "name=relative", "-I", NODE]).await;
+    let denied = ["do", "nettest", "connect", "host=127.0.0.1", "port=1", "-I", NODE];
+    fleet.rpc.run(&denied).await;
     apply_message(&fleet, &home, "three").await;
     let user = ["type=user", "name=sink-test", "password=$6$verysecret", "noop=true"];
     fleet.rpc.run(&[&["do", "puppetral", "-I", NODE], user.as_slice()].concat()).await;
 
-    // Four requests, one that was refused, four changes, of which one was not made, and a run.
+    // Four requests, one that failed, one that was denied, four changes, of which one was not made, and a run.
     let host = fleet.history.home();
     let file = host.path("file");
-    let events = await_events("the file has the events", 10, || file_events(&file)).await;
-    let kind_counts =
-        events.iter().fold(BTreeMap::new(), |mut counts: BTreeMap<String, usize>, event| {
-            let name = format!("{} {}", event["muster"]["kind"], event["event"]["outcome"]);
-            *counts.entry(name.replace('"', "")).or_default() += 1;
-            counts
-        });
+    let events = await_events("the file has the events", 11, || file_events(&file)).await;
+    let kind_counts = count_kinds(&events);
     let expected = [
         ("change success", 3),
         ("change unknown", 1),
-        ("request failure", 1),
+        ("request failure", 2),
         ("request success", 4),
         ("run success", 1),
     ];
@@ -198,14 +209,14 @@ async fn every_kind_of_sink_gets_all_events_in_order() {
     let refused = events.iter().find(|event| event["event"]["type"] == json!(["denied"])).unwrap();
     assert_eq!(
         (&refused["event"]["action"], &refused["event"]["outcome"]),
-        (&json!("puppetral.do"), &json!("failure"))
+        (&json!("nettest.connect"), &json!("failure"))
     );
     assert_eq!((&refused["host"]["name"], &refused["user"]["name"]), (&json!(NODE), &json!("rip")));
 
     // The others have the same.
-    assert_eq!(await_events("the URL has them", 10, || accepted_events(&hook)).await, events);
+    assert_eq!(await_events("the URL has them", 11, || accepted_events(&hook)).await, events);
     let program = host.path("program");
-    assert_eq!(await_events("the program has them", 10, || file_events(&program)).await, events);
+    assert_eq!(await_events("the program has them", 11, || file_events(&program)).await, events);
     let unix = unix.unwrap();
     unix.set_nonblocking(true).unwrap();
     udp.set_nonblocking(true).unwrap();
@@ -214,7 +225,7 @@ async fn every_kind_of_sink_gets_all_events_in_order() {
     tcp.set_nonblocking(true).unwrap();
     let mut frames = String::new();
     for sink in ["url", "program", "file", "unix", "udp", "tcp"] {
-        await_sample(&address, &format!("muster_sink_delivered_total{{sink=\"{sink}\"}}"), "10")
+        await_sample(&address, &format!("muster_sink_delivered_total{{sink=\"{sink}\"}}"), "11")
             .await;
     }
     while let Ok((mut stream, _)) = tcp.accept() {

@@ -36,6 +36,7 @@ use crate::services::check_tasks::CheckTasks;
 use crate::services::clone_tasks::spawn_clone_watch;
 use crate::services::events::{self, EventSources};
 use crate::services::external::ExternalAgentManager;
+use crate::services::metrics::sink_metrics::RunningSinks;
 use crate::services::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services::registration::NodeRegistration;
 use crate::services::{again_tasks, central, history_tasks, login, lost, release_tasks, upkeep};
@@ -102,8 +103,7 @@ pub async fn run_until_signal(
         checks: checks.clone(),
         directory: Arc::default(),
         history: Arc::default(),
-        puppetdb: Arc::default(),
-        sinks: Arc::default(),
+        sinks: RunningSinks::default(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),

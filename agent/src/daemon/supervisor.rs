@@ -17,8 +17,6 @@ use muster_node::ground::signals::{
     notify_systemd,
 };
 use muster_provisioner::ProvisionerHandle;
-use muster_puppetdb::sink::SinkCounts;
-use muster_sinks::SinkStatus;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -31,6 +29,7 @@ use crate::services::central::{self, ServiceContext, ServiceTasks};
 use crate::services::external::ExternalAgentManager;
 use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::metrics::history_metrics::RunningHistory;
+use crate::services::metrics::sink_metrics::RunningSinks;
 use crate::services::{metrics, upkeep};
 
 #[derive(Clone)]
@@ -44,10 +43,8 @@ pub(super) struct DaemonSupervisor {
     pub(super) directory: Arc<OnceLock<RunningDirectory>>,
     /// The instance of the history on this host, once it runs; for the metrics.
     pub(super) history: Arc<OnceLock<RunningHistory>>,
-    /// What the sink for `PuppetDB` on this host has sent, once it runs; for the metrics.
-    pub(super) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
-    /// The sinks of this host, once they run; for the metrics.
-    pub(super) sinks: Arc<OnceLock<Vec<SinkStatus>>>,
+    /// The sinks of this host; for the metrics.
+    pub(super) sinks: RunningSinks,
     /// Whether the subscriptions are confirmed; the connection may be lost later.
     pub(super) ready: Arc<AtomicBool>,
     pub(super) stop: CancellationToken,
@@ -101,8 +98,7 @@ impl DaemonSupervisor {
             tunnels,
             directory: Arc::clone(&self.directory),
             history: Arc::clone(&self.history),
-            puppetdb: Arc::clone(&self.puppetdb),
-            sinks: Arc::clone(&self.sinks),
+            sinks: self.sinks.clone(),
             ready: Arc::clone(&self.ready),
             stopping: self.stop.clone(),
         };
@@ -123,7 +119,6 @@ impl DaemonSupervisor {
             directory: &self.directory,
             catalogs: &catalogs,
             history: &self.history,
-            puppetdb: &self.puppetdb,
             sinks: &self.sinks,
             provision_queues: &provision_queues,
             provisioner,

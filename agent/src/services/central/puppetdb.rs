@@ -30,7 +30,7 @@ impl CentralService for CentralPuppetdb {
         };
         let sink = PuppetdbSink::open(&options, sources);
         let sink = sink.map_err(ServiceError::failed(START_FAILURE))?;
-        let _ = context.puppetdb.set(sink.counts());
+        let _ = context.sinks.puppetdb.set(sink.counts());
         Ok(vec![tokio::spawn(sink.run_until_stopped(context.stop.clone()))])
     }
 }

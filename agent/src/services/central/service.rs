@@ -15,8 +15,8 @@ use muster_node::core::request_metrics::RequestMetrics;
 use muster_node::pipeline::daemon::Daemon;
 use muster_node::trust::credentials::{self, CredentialsError};
 use muster_provisioner::ProvisionerHandle;
-use muster_puppetdb::sink::{CatalogSource, SinkCounts};
-use muster_sinks::{ProvisionQueue, SinkStatus};
+use muster_puppetdb::sink::CatalogSource;
+use muster_sinks::ProvisionQueue;
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::{AccountTrust, ServiceRight};
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::services::metrics::directory_metrics::RunningDirectory;
 use crate::services::metrics::history_metrics::RunningHistory;
+use crate::services::metrics::sink_metrics::RunningSinks;
 use crate::services::upkeep;
 
 /// A service that is off unless its section of the configuration has `enabled = true`.
@@ -87,10 +88,8 @@ pub(crate) struct ServiceContext<'a> {
     pub(crate) catalogs: &'a OnceLock<CatalogSource>,
     /// Set when the history starts, for the metrics and for services that read its index.
     pub(crate) history: &'a OnceLock<RunningHistory>,
-    /// Set when the sink for `PuppetDB` starts, for the metrics.
-    pub(crate) puppetdb: &'a OnceLock<Arc<SinkCounts>>,
-    /// Set when the sinks start, for the metrics.
-    pub(crate) sinks: &'a OnceLock<Vec<SinkStatus>>,
+    /// Set when sinks start, for the metrics.
+    pub(crate) sinks: &'a RunningSinks,
     /// Set when the sinks start: where the provisioner leaves its events, with the name of the sink.
     pub(crate) provision_queues: &'a OnceLock<Vec<(String, ProvisionQueue)>>,
     /// Shared with the agent `provisioner` of the node.

@@ -33,7 +33,7 @@ impl CentralService for CentralSinks {
         };
         let sinks = EventSinks::open(&options, &sources);
         let sinks = sinks.map_err(ServiceError::failed(START_FAILURE))?;
-        let _ = context.sinks.set(sinks.statuses());
+        let _ = context.sinks.events.set(sinks.statuses());
         let _ = context.provision_queues.set(sinks.provision_queues());
         Ok(vec![tokio::spawn(sinks.run_until_stopped(context.stop.clone()))])
     }

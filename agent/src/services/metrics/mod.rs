@@ -9,7 +9,7 @@ pub(crate) mod history_metrics;
 mod http;
 mod page;
 mod puppetdb_metrics;
-mod sink_metrics;
+pub(crate) mod sink_metrics;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +21,13 @@ use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use muster_node::core::DaemonCore;
-use muster_puppetdb::sink::SinkCounts;
-use muster_sinks::SinkStatus;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use directory_metrics::RunningDirectory;
 use history_metrics::RunningHistory;
+use sink_metrics::RunningSinks;
 
 /// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -46,10 +45,8 @@ pub(crate) struct MetricsContext {
     pub(crate) directory: Arc<OnceLock<RunningDirectory>>,
     /// The instance of the history on this host, once it runs.
     pub(crate) history: Arc<OnceLock<RunningHistory>>,
-    /// What the sink for `PuppetDB` on this host has sent, once it runs.
-    pub(crate) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
-    /// The sinks of this host, once they run.
-    pub(crate) sinks: Arc<OnceLock<Vec<SinkStatus>>>,
+    /// The sinks of this host.
+    pub(crate) sinks: RunningSinks,
     /// Whether the daemon has subscribed.
     pub(crate) ready: Arc<AtomicBool>,
     /// Cancelled when the daemon is about to stop.

@@ -41,10 +41,10 @@ pub(super) fn render_page(context: &MetricsContext) -> String {
     if let Some(history) = context.history.get() {
         add_history_metrics(&mut page, &history.progress);
     }
-    if let Some(counts) = context.puppetdb.get() {
+    if let Some(counts) = context.sinks.puppetdb.get() {
         add_puppetdb_metrics(&mut page, counts, core.now());
     }
-    if let Some(sinks) = context.sinks.get() {
+    if let Some(sinks) = context.sinks.events.get() {
         add_sink_metrics(&mut page, sinks, core.now());
     }
     page.into_text()

@@ -1,8 +1,20 @@
 //! The metrics of the sinks on this host.
 
+use std::sync::{Arc, OnceLock};
+
+use muster_puppetdb::sink::SinkCounts;
 use muster_sinks::{EventSinkCounts, SinkStatus};
 
 use super::exposition::{MetricKind, MetricsPage};
+
+/// The sinks of this host, each once it runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunningSinks {
+    /// What the sink for `PuppetDB` has sent.
+    pub(crate) puppetdb: Arc<OnceLock<Arc<SinkCounts>>>,
+    /// The sinks for events.
+    pub(crate) events: Arc<OnceLock<Vec<SinkStatus>>>,
+}
 
 /// A metric with one sample for each sink: its name, help, kind and value at this time, in milliseconds since the epoch.
 type SinkMetric = (&'static str, &'static str, MetricKind, fn(&EventSinkCounts, u64) -> u64);

@@ -183,7 +183,7 @@ impl SinkEvent {
     }
 }
 
-fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
+pub(crate) fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     match fields.remove(name) {
         Some(Value::String(text)) => Some(text),
         _ => None,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use muster_api::{ActionError, LogThrottle};
 use muster_base::error_chain;
 use muster_files::files::FileAccessError;
-use muster_history::index::{IndexError, RowCursor};
+use muster_history::index::{HistoryIndex, IndexError};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
@@ -15,9 +15,10 @@ use crate::counts::EventSinkCounts;
 use crate::delivery::EventDelivery;
 use crate::event::SinkEvent;
 use crate::event_filter::EventFilter;
-use crate::position::PositionFile;
+use crate::position::{PositionFile, SinkPosition};
 use crate::provision_queue::ProvisionQueue;
 use crate::service::HistorySource;
+use crate::span::{request_span, run_span};
 
 /// How often the sources are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,6 +36,8 @@ pub(crate) struct SinkFollower {
     pub(crate) queue: ProvisionQueue,
     /// With how far it was read.
     pub(crate) history: Option<(HistorySource, Arc<PositionFile>)>,
+    /// Whether it gets spans instead of events.
+    pub(crate) has_spans: bool,
     pub(crate) counts: Arc<EventSinkCounts>,
     pub(crate) batch: usize,
 }
@@ -55,8 +58,8 @@ enum SinkReadError {
 /// What was read of the history.
 struct HistoryPage {
     events: Vec<SinkEvent>,
-    last: RowCursor,
-    /// Rows, also those that are no events for this sink.
+    last: SinkPosition,
+    /// Rows and runs, also those that are no events for this sink.
     rows: usize,
 }
 
@@ -86,7 +89,7 @@ impl SinkFollower {
             let counted = spawn_blocking(move || {
                 let queued = queue.list_files().map_or(0, |files| files.len() as u64);
                 let rows = history.map(|(source, position)| {
-                    source.index.count_taken_rows(position.get()).unwrap_or_default()
+                    source.index.count_taken_rows(position.get().rows).unwrap_or_default()
                 });
                 queued + rows.unwrap_or_default()
             });
@@ -129,21 +132,60 @@ impl SinkFollower {
         Ok(count)
     }
 
-    /// The next rows; `None` if there are none.
+    /// What comes next; `None` if there is nothing.
     async fn read_page(
         &self,
         source: HistorySource,
-        after: RowCursor,
+        after: SinkPosition,
     ) -> Result<Option<HistoryPage>, SinkReadError> {
-        let (filter, batch) = (self.filter.clone(), self.batch);
+        let (filter, batch, has_spans) = (self.filter.clone(), self.batch, self.has_spans);
         let read = spawn_blocking(move || {
-            let rows = source.index.taken_rows(after, batch)?;
-            let Some(last) = rows.last().map(|row| row.cursor) else { return Ok(None) };
+            let page = if has_spans {
+                read_spans(&source.index, after, batch)?
+            } else {
+                read_events(&source.index, after, batch)?
+            };
+            if page.rows == 0 {
+                return Ok(None);
+            }
             let nodes = filter.select_nodes(&source.directory)?;
-            let events = rows.iter().filter_map(SinkEvent::of_row);
-            let events = events.filter(|event| filter.admits(event, nodes.as_ref())).collect();
-            Ok(Some(HistoryPage { events, last, rows: rows.len() }))
+            let is_wanted = |event: &SinkEvent| filter.admits(event, nodes.as_ref());
+            let events = page.events.into_iter().filter(is_wanted).collect();
+            Ok(Some(HistoryPage { events, ..page }))
         });
         read.await?
     }
+}
+
+fn read_events(
+    index: &HistoryIndex,
+    after: SinkPosition,
+    batch: usize,
+) -> Result<HistoryPage, IndexError> {
+    let rows = index.taken_rows(after.rows, batch)?;
+    let last = rows.last().map_or(after.rows, |row| row.cursor);
+    let events = rows.iter().filter_map(SinkEvent::of_row).collect();
+    Ok(HistoryPage { events, last: SinkPosition { rows: last, ..after }, rows: rows.len() })
+}
+
+/// Runs from their own list, which has also those without changes.
+fn read_spans(
+    index: &HistoryIndex,
+    after: SinkPosition,
+    batch: usize,
+) -> Result<HistoryPage, IndexError> {
+    let rows = index.taken_rows(after.rows, batch)?;
+    let runs = index.ended_runs(after.runs.as_ref(), batch)?;
+    let mut events: Vec<SinkEvent> = rows.iter().filter_map(request_span).collect();
+    for run in &runs {
+        // One that was deleted meanwhile has no span.
+        let Some((row, folded)) = index.report(&run.node, Some(&run.cursor.run))? else { continue };
+        let trace = index.trace_of_run(&row.run)?;
+        events.extend(run_span(&row, &folded, trace.as_deref()));
+    }
+    let last = SinkPosition {
+        rows: rows.last().map_or(after.rows, |row| row.cursor),
+        runs: runs.last().map(|run| run.cursor.clone()).or(after.runs),
+    };
+    Ok(HistoryPage { events, last, rows: rows.len() + runs.len() })
 }

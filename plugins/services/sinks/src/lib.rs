@@ -15,6 +15,7 @@ mod position;
 mod program;
 mod provision_queue;
 mod service;
+mod span;
 mod syslog;
 mod target;
 mod webhook;

@@ -59,6 +59,8 @@ pub struct SinkOptions {
 pub enum SinkTargetOptions {
     /// Posts a JSON array of events.
     Url(WebhookOptions),
+    /// Exports requests and runs as spans of OpenTelemetry: OTLP over HTTP, in JSON.
+    Otlp(WebhookOptions),
     /// Runs a program once per batch, with a line of JSON for each event on its standard input.
     Program {
         /// Program and arguments.
@@ -82,6 +84,14 @@ impl SinksOptions {
 }
 
 impl SinkOptions {
+    /// How a request over HTTP is sent, if the target is one.
+    pub(crate) fn webhook(&self) -> Option<&WebhookOptions> {
+        match &self.target {
+            SinkTargetOptions::Url(webhook) | SinkTargetOptions::Otlp(webhook) => Some(webhook),
+            _ => None,
+        }
+    }
+
     pub fn batch(&self) -> usize {
         self.batch.unwrap_or(DEFAULT_BATCH).clamp(1, MAX_BATCH)
     }

@@ -84,7 +84,7 @@ impl SinksOptions {
             }
             EventFilter::parse(options)
                 .map_err(|source| EventSinksError::Filter { sink: sink(), source })?;
-            if let SinkTargetOptions::Url(webhook) = &options.target {
+            if let Some(webhook) = options.webhook() {
                 webhook
                     .check()
                     .map_err(|source| EventSinksError::Target { sink: sink(), source })?;
@@ -119,7 +119,8 @@ impl EventSinks {
 
     /// Where the provisioner leaves events for these sinks, with their names.
     pub fn provision_queues(&self) -> Vec<(String, ProvisionQueue)> {
-        let wanted = self.sinks.iter().filter(|sink| sink.filter.admits_provisioning());
+        let wanted =
+            self.sinks.iter().filter(|sink| !sink.has_spans && sink.filter.admits_provisioning());
         wanted.map(|sink| (sink.name.clone(), sink.queue.clone())).collect()
     }
 
@@ -176,5 +177,6 @@ fn open_sink(
         .map_err(|source| EventSinksError::Target { sink: sink(), source })?;
     let delivery = EventDelivery::new(sink(), opened, letters, Arc::clone(&counts));
     let (name, batch) = (sink(), target.batch());
-    Ok(SinkFollower { name, filter, delivery, queue, history, counts, batch })
+    let has_spans = matches!(target.target, SinkTargetOptions::Otlp(_));
+    Ok(SinkFollower { name, filter, delivery, queue, history, has_spans, counts, batch })
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_files::files::append_group_readable;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::delivery_error::SinkDeliveryError;
 use crate::event::SinkEvent;
 use crate::options::SinkTargetOptions;
 use crate::program::run_program;
+use crate::span::export_request;
 use crate::syslog::{SyslogAddress, format_message};
 use crate::webhook::WebhookOptions;
 
@@ -22,6 +24,7 @@ const MAX_PROGRAM_SECONDS: u64 = 3600;
 #[derive(Debug)]
 pub(crate) enum SinkTarget {
     Url { options: WebhookOptions, client: ureq::Agent },
+    Otlp { options: WebhookOptions, client: ureq::Agent },
     Program { system: Arc<dyn System>, command: Vec<String>, timeout: Duration },
     Syslog(SyslogAddress),
     File(PathBuf),
@@ -36,6 +39,9 @@ impl SinkTarget {
         Ok(match options.clone() {
             SinkTargetOptions::Url(options) => {
                 Self::Url { client: options.open_client()?, options }
+            }
+            SinkTargetOptions::Otlp(options) => {
+                Self::Otlp { client: options.open_client()?, options }
             }
             SinkTargetOptions::Program { command, timeout_seconds } => {
                 let seconds = timeout_seconds.unwrap_or(DEFAULT_PROGRAM_SECONDS);
@@ -54,6 +60,12 @@ impl SinkTarget {
             Self::Url { options, client } => {
                 let (options, client) = (options.clone(), client.clone());
                 let body = format!("[{}]", lines().collect::<Vec<_>>().join(","));
+                spawn_blocking(move || options.post(&client, &body, None)).await?
+            }
+            Self::Otlp { options, client } => {
+                let (options, client) = (options.clone(), client.clone());
+                let spans: Vec<&Value> = events.iter().map(|event| &event.document).collect();
+                let body = export_request(&spans).to_string();
                 spawn_blocking(move || options.post(&client, &body, None)).await?
             }
             Self::Program { system, command, timeout } => {

@@ -44,6 +44,22 @@ impl HistoryIndex {
         Ok(runs.collect::<Result<_, _>>()?)
     }
 
+    /// The last run in this order.
+    pub fn last_ended_run(&self) -> Result<Option<RunCursor>, IndexError> {
+        let text = "SELECT taken, id FROM run WHERE taken IS NOT NULL ORDER BY taken DESC LIMIT 1";
+        let found = self
+            .read()
+            .query_row(text, [], |row| Ok(RunCursor { taken: row.get(0)?, run: row.get(1)? }));
+        Ok(found.optional()?)
+    }
+
+    /// The trace context of the request that began a run.
+    pub fn trace_of_run(&self, run: &str) -> Result<Option<String>, IndexError> {
+        let text = "SELECT trace FROM run JOIN happened ON happened.request = run.request AND happened.node = run.node
+             WHERE run.id = ?1 AND trace IS NOT NULL LIMIT 1";
+        Ok(self.read().query_row(text, [run], |row| row.get(0)).optional()?)
+    }
+
     /// How many runs ended after this one.
     pub fn count_ended_runs(&self, after: Option<&RunCursor>) -> Result<usize, IndexError> {
         let reader = self.read();
