@@ -21,7 +21,6 @@ use crate::follower::SinkFollower;
 use crate::options::{SinkOptions, SinkTargetOptions, SinksOptions};
 use crate::position::{PositionError, PositionFile};
 use crate::provision_queue::ProvisionQueue;
-use crate::syslog::SyslogAddress;
 use crate::target::SinkTarget;
 
 const POSITION_FILE: &str = "position.json";
@@ -155,12 +154,6 @@ fn open_sink(
         .map_err(|source| EventSinksError::Filter { sink: sink(), source })?;
     if filter.needs_directory() && sources.history.is_none() {
         return Err(EventSinksError::FilterWithoutHistory(sink()));
-    }
-    if let SinkTargetOptions::Syslog {
-        address: address @ (SyslogAddress::Udp(_) | SyslogAddress::Tcp(_)),
-    } = &target.target
-    {
-        tracing::warn!(sink = target.name, %address, "events are sent unencrypted");
     }
     let letters = DeadLetters::open(directory.join(DEAD_LETTERS), target.dead_letters());
     let letters = letters.map_err(failed)?;

@@ -1,8 +1,8 @@
-//! Syslog: messages of RFC 5424 over a local socket, UDP or TCP.
+//! Syslog: messages of RFC 5424 to a server on this host, over a socket, UDP or TCP.
 
 use std::fmt;
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,19 +21,19 @@ const INFORMATIONAL: u8 = 6;
 /// Longest name of a node in a message, by the RFC.
 const MAX_HOST_LENGTH: usize = 255;
 
-/// Where messages are sent to: a path, or `udp://HOST:PORT`, or `tcp://HOST:PORT`.
+/// Where messages are sent to: a path, or `udp://` or `tcp://` with a loopback address and a port. Messages are not encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum SyslogAddress {
     Socket(PathBuf),
-    Udp(String),
-    Tcp(String),
+    Udp(SocketAddr),
+    Tcp(SocketAddr),
 }
 
 /// The text is no address for messages.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no address of syslog; use a path as /dev/log, udp://HOST:PORT or tcp://HOST:PORT"
+    "`{0}` is no address of syslog on this host; use a path such as /dev/log, or udp://127.0.0.1:PORT or tcp://127.0.0.1:PORT. A syslog server on this host can pass messages on over TLS"
 )]
 pub struct SyslogAddressError(String);
 
@@ -47,16 +47,16 @@ impl TryFrom<String> for SyslogAddress {
     type Error = SyslogAddressError;
 
     fn try_from(text: String) -> Result<Self, SyslogAddressError> {
-        let is_server = |server: &str| {
-            let (host, port) = server.rsplit_once(':').unwrap_or_default();
-            !host.is_empty() && port.parse::<u16>().is_ok()
+        let server = |server: &str| {
+            server.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
         };
-        match text.split_once("://") {
-            Some(("udp", server)) if is_server(server) => Ok(Self::Udp(server.to_owned())),
-            Some(("tcp", server)) if is_server(server) => Ok(Self::Tcp(server.to_owned())),
-            None if text.starts_with('/') => Ok(Self::Socket(PathBuf::from(text))),
-            _ => Err(SyslogAddressError(text)),
-        }
+        let found = match text.split_once("://") {
+            Some(("udp", address)) => server(address).map(Self::Udp),
+            Some(("tcp", address)) => server(address).map(Self::Tcp),
+            None if text.starts_with('/') => Some(Self::Socket(PathBuf::from(&text))),
+            _ => None,
+        };
+        found.ok_or(SyslogAddressError(text))
     }
 }
 
@@ -79,34 +79,22 @@ impl SyslogAddress {
                 socket.connect(path)?;
                 messages.iter().try_for_each(|text| socket.send(text.as_bytes()).map(drop))
             }),
-            Self::Udp(server) => send_datagrams(server, messages),
-            Self::Tcp(server) => send_frames(server, messages),
+            Self::Udp(server) => send_datagrams(*server, messages),
+            Self::Tcp(server) => send_frames(*server, messages),
         };
         sent.map_err(|source| SinkDeliveryError::Syslog { address: self.to_string(), source })
     }
 }
 
-fn resolve(server: &str) -> io::Result<SocketAddr> {
-    let mut addresses = server.to_socket_addrs()?;
-    addresses
-        .next()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
-}
-
-fn send_datagrams(server: &str, messages: &[String]) -> io::Result<()> {
-    let address = resolve(server)?;
-    let local = match address {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let socket = UdpSocket::bind(local)?;
-    socket.connect(address)?;
+fn send_datagrams(server: SocketAddr, messages: &[String]) -> io::Result<()> {
+    let socket = UdpSocket::bind((server.ip(), 0))?;
+    socket.connect(server)?;
     messages.iter().try_for_each(|text| socket.send(text.as_bytes()).map(drop))
 }
 
 /// Each message after its length: RFC 6587, octet counting.
-fn send_frames(server: &str, messages: &[String]) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&resolve(server)?, SEND_TIMEOUT)?;
+fn send_frames(server: SocketAddr, messages: &[String]) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&server, SEND_TIMEOUT)?;
     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
     let frames = messages.iter().map(|text| format!("{} {text}", text.len()));
     stream.write_all(frames.collect::<String>().as_bytes())?;
@@ -142,11 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_paths_or_servers_with_a_port() {
+    fn addresses_are_paths_or_ports_of_this_host() {
         for text in ["/dev/log", "udp://127.0.0.1:514", "tcp://[::1]:601"] {
             assert_eq!(SyslogAddress::try_from(text.to_owned()).unwrap().to_string(), text);
         }
-        for text in ["", "log", "udp://loghost", "http://loghost:80", "tcp://:1"] {
+        for text in
+            ["", "log", "udp://127.0.0.1", "udp://192.0.2.1:514", "http://[::1]:80", "tcp://:1"]
+        {
             assert!(SyslogAddress::try_from(text.to_owned()).is_err(), "{text}");
         }
     }
