@@ -72,7 +72,7 @@ impl QuerySources {
         for (node, _) in self.nodes(&QueryScope::default())? {
             for (name, fact) in self.facts(&node) {
                 let start = &mut vec![name.clone().into()];
-                let _ = visit_leaves(&fact, start, &mut |path, value| {
+                let flow = visit_leaves(&fact, start, &mut |path, value| {
                     let path = Value::from(path).to_string();
                     let kind = type_name(value);
                     if found.insert((path.clone(), kind)) {
@@ -84,6 +84,9 @@ impl QuerySources {
                     }
                     Ok(ControlFlow::Continue(()))
                 })?;
+                if flow.is_break() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
