@@ -208,7 +208,7 @@ async fn puppetdb_pages_show_nodes_and_facts() {
     let expected = json!([{"certname": NODE, "environment": "production", "name": "disks", "path": path, "value": 1.5}]);
     assert_eq!(content, expected);
     let paths = client.query("/fact-paths", r#"["=", "path", ["disks", 0, "size.gb"]]"#).await;
-    assert_eq!(paths, json!([{"path": path, "type": "float"}]));
+    assert_eq!(paths, json!([{"name": "disks", "path": path, "type": "float"}]));
     assert_eq!(client.query("/environments", "").await, json!([{"name": "production"}]));
     let inventory = client.query("/inventory", r#"["=", "facts.role", "web"]"#).await;
     assert_eq!(

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use muster_tests::cluster::free_ports;
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
+use muster_tests::rpcd::Rpcd;
 use muster_tests::tools::is_skipped;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,7 +27,7 @@ const QUERIES: [&str; 14] = [
     "fact_paths { path ~> ['odd', '.*', '.*'] }",
     "inventory[certname, facts.role, trusted.certname] { facts.role = 'web' }",
     "environments { }",
-    "resources[type, title, exported, tags, file, line, environment, parameters] { }",
+    "resources[type, title, exported, file, line, environment, parameters] { }",
     "resources[type, count()] { tag = 'site' group by type }",
     "edges { }",
     "catalogs[certname, version, environment, catalog_uuid, code_id, producer, transaction_uuid] { }",
@@ -142,11 +143,11 @@ impl Puppetboard {
         (status.to_owned(), body.to_owned())
     }
 
-    /// Checks that a page has this text.
-    async fn check(&self, path: &str, arguments: &[&str], expected: &str) {
+    /// Why a page does not have this text.
+    async fn find_fault(&self, path: &str, arguments: &[&str], expected: &str) -> Option<String> {
         let (status, text) = self.get(path, arguments).await;
         let is_expected = status == "200" && text.contains(expected);
-        assert!(is_expected, "{path}: {status}, without {expected:?}\n{text}\n{}", self.log());
+        (!is_expected).then(|| format!("{path}: {status}, without {expected:?}\n{text}"))
     }
 }
 
@@ -157,17 +158,20 @@ fn sorted(rows: &Value) -> Vec<String> {
     rows
 }
 
-/// What both answer to the same query. A `PuppetDB` has what it was sent after some time.
-async fn compare_with_puppetdb(host: &SinkHost, client: &SourceClient) {
+/// Compares the answers of both. A `PuppetDB` has what it was sent after some time.
+async fn compare_with_puppetdb(host: &SinkHost, daemon: &Rpcd, client: &SourceClient) {
+    for (stored, count) in [("catalogs { }", 1), ("reports { }", 1)] {
+        host.await_rows(daemon, stored, count).await;
+    }
+    let mut faults = Vec::new();
     for query in QUERIES {
         let own = sorted(&client.query("", query).await);
-        assert!(!own.is_empty(), "{query} has no rows");
-        poll_until_ok(query, TIMEOUT, async || {
-            let theirs = sorted(&host.database.query(query).await.into());
-            if own == theirs { Ok(()) } else { Err(format!("own: {own:#?}\ntheirs: {theirs:#?}")) }
-        })
-        .await;
+        let theirs = sorted(&host.database.query(query).await.into());
+        if own.is_empty() || own != theirs {
+            faults.push(format!("{query}\nown: {own:#?}\ntheirs: {theirs:#?}"));
+        }
     }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,8 +192,6 @@ async fn a12_12_pypuppetdb_and_puppetboard_read_our_fleet() {
         }
     })
     .await;
-    compare_with_puppetdb(&host, &client).await;
-
     let port = start_proxy(socket).await;
     let board = Puppetboard::start(python, port).await;
     let output = Command::new(&board.python)
@@ -210,6 +212,7 @@ async fn a12_12_pypuppetdb_and_puppetboard_read_our_fleet() {
     let (node, facts) = (format!("/node/{NODE}"), format!("/node/{NODE}/facts/json"));
     let (report, catalog) = (format!("/report/{NODE}/{hash}"), format!("/catalog/{NODE}"));
     let reports = format!("/reports/{NODE}/json");
+    let mut faults = Vec::new();
     for (path, expected) in [
         ("/", NODE),
         ("/*/", NODE),
@@ -237,11 +240,13 @@ async fn a12_12_pypuppetdb_and_puppetboard_read_our_fleet() {
         ("/metrics", "num-resources"),
         ("/metric/puppetlabs.puppetdb.population:name=num-nodes", "Value"),
     ] {
-        board.check(path, &[], expected).await;
+        faults.extend(board.find_fault(path, &[], expected).await);
     }
     let query = "query=nodes[certname] { resources { type = \"File\" and title = \"web.conf\" } }";
-    let form = ["--data-urlencode", query, "-d", "endpoints=pql"];
-    board.check("/query", &form, NODE).await;
-    let form = ["--data-urlencode", "query=nodes[none] { }", "-d", "endpoints=pql"];
-    board.check("/query", &form, "not a queryable object").await;
+    for (query, expected) in [(query, NODE), ("query=nodes[none] { }", "not a queryable object")] {
+        let form = ["--data-urlencode", query, "-d", "endpoints=pql"];
+        faults.extend(board.find_fault("/query", &form, expected).await);
+    }
+    assert!(faults.is_empty(), "{}\n{}", faults.join("\n"), board.log());
+    compare_with_puppetdb(&host, &daemon, &client).await;
 }

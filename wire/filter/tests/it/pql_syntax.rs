@@ -63,7 +63,7 @@ fn invalid_queries_are_refused_with_the_place() {
         ("nodes[certname { }", 16, "a comma or the closing ]"),
         ("nodes { facts { limit 1 } }", 16, "without clauses"),
         ("nodes { group by certname }", 1, "columns in [ ]"),
-        ("nodes { !!!!!!!!!!!!!!!!! certname = 'a' }", 24, "at most 16 levels"),
+        ("nodes { !!!!!!!!!!!!!!!!! certname = 'a' }", 25, "at most 16 levels"),
     ] {
         let error = read_pql_syntax(text).unwrap_err();
         assert!(error.expected().contains(expected), "{text}: {error}");

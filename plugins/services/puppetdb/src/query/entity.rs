@@ -95,7 +95,7 @@ impl Entity {
                 ("path", Path),
                 ("value", Any),
             ],
-            Self::FactPaths => &[("path", Path), ("type", Text)],
+            Self::FactPaths => &[("name", Text), ("path", Path), ("type", Text)],
             Self::Facts => {
                 &[("certname", Text), ("environment", Text), ("name", Text), ("value", Any)]
             }

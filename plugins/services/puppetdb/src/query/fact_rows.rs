@@ -71,16 +71,22 @@ impl QuerySources {
         let mut found: BTreeSet<(String, &'static str)> = BTreeSet::new();
         for (node, _) in self.nodes(&QueryScope::default())? {
             for (name, fact) in self.facts(&node) {
-                let _ = visit_leaves(&fact, &mut vec![name.into()], &mut |path, value| {
+                let start = &mut vec![name.clone().into()];
+                let flow = visit_leaves(&fact, start, &mut |path, value| {
                     let path = Value::from(path).to_string();
                     let kind = type_name(value);
                     if found.insert((path.clone(), kind)) {
                         let path: Value = serde_json::from_str(&path)?;
                         let depth = path.as_array().map_or(0, |path| path.len() - 1);
-                        return visit(row_of(json!({"path": path, "type": kind, "depth": depth})));
+                        return visit(row_of(
+                            json!({"name": name, "path": path, "type": kind, "depth": depth}),
+                        ));
                     }
                     Ok(ControlFlow::Continue(()))
                 })?;
+                if flow.is_break() {
+                    return Ok(());
+                }
             }
         }
         Ok(())
