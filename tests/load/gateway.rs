@@ -74,19 +74,20 @@ async fn measure(nodes: usize) -> Section {
     let started = Instant::now();
     let runs: Vec<_> = clients.into_iter().map(|client| tokio::spawn(client.run())).collect();
     let (mut times, mut failed): (BTreeMap<&str, Vec<f64>>, usize) = (BTreeMap::new(), 0);
-    let (mut peak, mut remaining) = (idle.0, runs);
-    while let Some(run) = remaining.pop() {
+    for run in runs {
         match run.await.unwrap() {
             Ok(run) => {
-                run.into_iter().for_each(|(what, time)| times.entry(what).or_default().push(time))
+                for (what, time) in run {
+                    times.entry(what).or_default().push(time);
+                }
             }
             Err(error) => {
                 eprintln!("gateway: {error}");
                 failed += 1;
             }
         }
-        peak = peak.max(resident_memory(pid));
     }
+    let peak = peak_memory(pid);
     let (took, used) = (started.elapsed(), running_time(pid).saturating_sub(idle.1));
     let mut section =
         Section::of(format!("The gateway: the runs of {nodes} agents at once"), METHOD);
@@ -113,6 +114,13 @@ async fn measure(nodes: usize) -> Section {
     let memory = Figure::of("the gateway with all agents: memory", mib(peak), "MiB");
     section.figures.push(memory.aim(MAX_MEMORY_MIB));
     section
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 /// Stores a catalog for each node, and promotes them.
@@ -145,8 +153,8 @@ async fn release_catalogs(organisation: &Organisation, server: &NatsServer, name
             compiled_at: now(),
         };
         let key = compiler.public_key();
-        let compiled = CompiledCatalog::new(statement, &catalog, &CatalogSecrets::default(), &key);
-        let bytes = compiled.unwrap().sign(&compiler).unwrap();
+        let body = CompiledCatalog::new(statement, &catalog, &CatalogSecrets::default(), &key);
+        let bytes = body.unwrap().sign(&compiler).unwrap();
         catalogs.put(&catalog_key(name, address), bytes.into()).await.unwrap();
         nodes.insert(name.clone(), address);
     }
@@ -211,7 +219,7 @@ fn start_daemon(organisation: &Organisation, server: &NatsServer, ca: &PuppetCa)
     let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
     home.write("service.creds", &creds.to_text(), 0o600);
     home.write("crl.pem", &ca.revocation_list(), 0o644);
-    let mut options = "[plugins.gateway]\nenabled = true\ncredentials = \"../service.creds\"\n\
+    let mut options = "[log]\nformat = \"json\"\n[plugins.gateway]\nenabled = true\ncredentials = \"../service.creds\"\n\
         listen = \"127.0.0.1:0\"\ncrl = \"../crl.pem\"\n"
         .to_owned();
     for (key, file) in [("certificate", "server.pem"), ("key", "server.key"), ("ca", "ca.pem")] {

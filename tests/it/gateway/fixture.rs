@@ -246,7 +246,7 @@ impl FleetParts<'_> {
         };
         let [certificate, key, ca, crl] = tls.cloned().unwrap_or_else(own);
         let options = format!(
-            "[plugins.compiler]\nenabled = true\ncredentials = \"../compiler1.creds\"\ndirectory = \"{}\"\n\
+            "[log]\nformat = \"json\"\n[plugins.compiler]\nenabled = true\ncredentials = \"../compiler1.creds\"\ndirectory = \"{}\"\n\
              [plugins.compiler.environments.production]\ndirectory = \"{}\"\n\
              [plugins.gateway]\nenabled = true\ncredentials = \"../gateway1.creds\"\nlisten = \"127.0.0.1:0\"\n\
              certificate = \"{}\"\nkey = \"{}\"\nca = \"{}\"\ncrl = \"{}\"\n",

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
+use crate::catalog::make_paths_absolute;
 use crate::certificate::GatewayCertificates;
 use crate::error::{GatewayError, JSON};
 use crate::plugins::{describe_plugin, describe_plugins, find_plugin};
@@ -157,8 +158,8 @@ fn catalog_form(request: &HttpRequest) -> &'static str {
     if accepts_rich { RICH_JSON } else { JSON }
 }
 
-/// The stored form is what an agent reads: each source names its content by hash.
-fn write_catalog(released: ReleasedCatalog) -> Result<String, GatewayError> {
+fn write_catalog(mut released: ReleasedCatalog) -> Result<String, GatewayError> {
+    make_paths_absolute(&mut released.catalog);
     let catalog = Value::Object(released.catalog);
     if has_secret(&catalog) {
         return Err(GatewayError::Secrets(released.statement.node));

@@ -8,6 +8,7 @@
 //! that its released catalogs and the plugins of its release name.
 
 mod answer;
+mod catalog;
 mod certificate;
 mod error;
 mod options;

@@ -148,8 +148,6 @@ fn describe(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
-
     use std::collections::BTreeMap;
 
     use muster_wire::catalog::content::ContentAddress;

@@ -103,7 +103,7 @@ impl ReleaseReader {
         make: impl FnOnce(ReleasedCatalog) -> Result<T, GatewayError> + Send + 'static,
     ) -> Result<T, GatewayError> {
         let entry = self.read_entry(node).await?;
-        self.use_catalog(node, &entry, make).await.map(|(_, made)| made)
+        self.use_catalog(node, &entry, make).await.map(|(_, output)| output)
     }
 
     async fn read_entry(&self, node: &Identity) -> Result<Bytes, GatewayError> {
@@ -128,11 +128,11 @@ impl ReleaseReader {
                 plugins: released.release.plugins,
                 files: named_files(&released.catalog).into_iter().collect(),
             });
-            make(released).map(|made| (release, made))
+            make(released).map(|output| (release, output))
         });
-        let (release, made) = task.await??;
+        let (release, output) = task.await??;
         self.lock().remember(node, ContentAddress::of(entry), Arc::clone(&release));
-        Ok((release, made))
+        Ok((release, output))
     }
 
     /// Whether a released catalog of the node names a file: the present one, or the one before as far as it is known here.
