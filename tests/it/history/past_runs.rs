@@ -1,7 +1,5 @@
 //! Runs that nodes report as if they had been some time ago, and the metrics of a history that has them.
 
-#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
-
 use std::time::Duration;
 
 use muster_tests::organisation::connect;
