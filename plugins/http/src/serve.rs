@@ -74,18 +74,22 @@ pub async fn serve_connection(
 }
 
 enum Received {
-    Request(RequestHead),
+    /// With the bytes of its body, and whether another request may follow.
+    Request(HttpRequest, u64, bool),
     Refused(HttpStatus, &'static str),
 }
 
+/// A server that accepts no bodies reads none, so their length does not matter: only one request is served.
 fn check_body(head: RequestHead, limit: u64) -> Received {
     let is_read = matches!(head.request.method, HttpMethod::Get | HttpMethod::Head);
-    if limit == 0 && !is_read {
-        Received::Refused(HttpStatus::NotAllowed, UNSUPPORTED)
-    } else if head.body_bytes > limit {
-        Received::Refused(HttpStatus::BodyTooLarge, "the body is too large\n")
-    } else {
-        Received::Request(head)
+    match head.body_bytes {
+        _ if limit == 0 && is_read => Received::Request(head.request, 0, false),
+        _ if limit == 0 => Received::Refused(HttpStatus::NotAllowed, UNSUPPORTED),
+        None => Received::Refused(HttpStatus::BadRequest, UNSUPPORTED),
+        Some(bytes) if bytes > limit => {
+            Received::Refused(HttpStatus::BodyTooLarge, "the body is too large\n")
+        }
+        Some(bytes) => Received::Request(head.request, bytes, head.stays_open),
     }
 }
 
@@ -109,10 +113,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'_, S> {
                 Received::Refused(status, text) => {
                     (HttpResponse::plain_text(status, text), true, false)
                 }
-                Received::Request(head) => {
-                    self.reader.skip_body(self.stream, head.body_bytes).await?;
-                    let with_body = head.request.method != HttpMethod::Head;
-                    (handler.respond(head.request).await, with_body, head.stays_open)
+                Received::Request(request, body_bytes, stays_open) => {
+                    self.reader.skip_body(self.stream, body_bytes).await?;
+                    let with_body = request.method != HttpMethod::Head;
+                    (handler.respond(request).await, with_body, stays_open)
                 }
             };
             let stays_open = may_stay
