@@ -97,7 +97,8 @@ pub(crate) enum ReadRequest {
 pub(crate) struct RequestHead {
     pub(crate) request: HttpRequest,
     head_bytes: usize,
-    pub(crate) body_bytes: u64,
+    /// `None` if the head does not say it unambiguously.
+    pub(crate) body_bytes: Option<u64>,
     /// Whether the client may send another request.
     pub(crate) stays_open: bool,
 }
@@ -212,15 +213,11 @@ fn interpret_head(
     // Only a length says where the next request begins.
     let digits = header("content-length");
     let body_bytes = match &digits {
-        Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-            digits.parse().map_err(|_| HttpStatus::BadRequest)?
-        }
-        None if fields("content-length").next().is_none() => 0,
-        _ => return Err(HttpStatus::BadRequest),
+        _ if fields("transfer-encoding").next().is_some() => None,
+        Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => digits.parse().ok(),
+        None if fields("content-length").next().is_none() => Some(0),
+        _ => None,
     };
-    if fields("transfer-encoding").next().is_some() {
-        return Err(HttpStatus::BadRequest);
-    }
     let closes = header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
     let request = HttpRequest {
         method,
@@ -261,11 +258,11 @@ mod tests {
         }
         let head = valid(whole);
         assert_eq!((head.request.path.as_str(), head.request.query.as_str()), ("/metrics", "x=1"));
-        assert!(head.stays_open && head.body_bytes == 0);
+        assert!(head.stays_open && head.body_bytes == Some(0));
         let head = valid(b"HEAD /healthz HTTP/1.0\r\n\r\n");
         assert_eq!((head.request.method, head.stays_open), (HttpMethod::Head, false));
         let post = valid(b"POST /x HTTP/1.1\r\nContent-Length: 7\r\nConnection: close\r\n\r\n");
-        assert_eq!((post.request.method, post.body_bytes), (HttpMethod::Post, 7));
+        assert_eq!((post.request.method, post.body_bytes), (HttpMethod::Post, Some(7)));
         assert!(!post.stays_open);
         let delete = parse_request(b"DELETE /metrics HTTP/1.1\r\n\r\n");
         assert_eq!(delete, Some(ReadRequest::Invalid(HttpStatus::NotAllowed)));
@@ -280,8 +277,7 @@ mod tests {
             "Content-Length: 1\r\nTransfer-Encoding: chunked",
         ] {
             let head = format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n");
-            let invalid = Some(ReadRequest::Invalid(HttpStatus::BadRequest));
-            assert_eq!(parse_request(head.as_bytes()), invalid, "{fields}");
+            assert_eq!(valid(head.as_bytes()).body_bytes, None, "{fields}");
         }
         let other = parse_request(b"\x16\x03\x01\x02\x00\x01\r\n\r\n");
         assert_eq!(other, Some(ReadRequest::Invalid(HttpStatus::BadRequest)));

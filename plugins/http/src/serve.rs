@@ -76,17 +76,23 @@ pub async fn serve_connection(
 }
 
 enum Received {
-    Request(RequestHead),
+    /// With the bytes of its body, and whether another request may follow.
+    Request(HttpRequest, u64, bool),
     Refused(HttpStatus, &'static str),
 }
 
+/// A server that accepts no bodies reads none, so their length does not matter: only one request is served.
 fn check_body(head: RequestHead, limit: u64) -> Received {
-    if limit == 0 && head.request.method.has_body() {
-        Received::Refused(HttpStatus::NotAllowed, UNSUPPORTED)
-    } else if head.body_bytes > limit {
-        Received::Refused(HttpStatus::BodyTooLarge, "the body is too large\n")
-    } else {
-        Received::Request(head)
+    match head.body_bytes {
+        _ if limit == 0 && head.request.method.has_body() => {
+            Received::Refused(HttpStatus::NotAllowed, UNSUPPORTED)
+        }
+        _ if limit == 0 => Received::Request(head.request, 0, false),
+        None => Received::Refused(HttpStatus::BadRequest, UNSUPPORTED),
+        Some(bytes) if bytes > limit => {
+            Received::Refused(HttpStatus::BodyTooLarge, "the body is too large\n")
+        }
+        Some(bytes) => Received::Request(head.request, bytes, head.stays_open),
     }
 }
 
@@ -110,15 +116,15 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<'_, S> {
                 Received::Refused(status, text) => {
                     (HttpResponse::plain_text(status, text), true, false)
                 }
-                Received::Request(mut head) => {
-                    if self.limits.keeps_bodies && head.request.method.has_body() {
-                        let body = self.reader.read_body(self.stream, head.body_bytes).await?;
-                        head.request.posted = Some(body);
+                Received::Request(mut request, body_bytes, stays_open) => {
+                    if self.limits.keeps_bodies && request.method.has_body() {
+                        let body = self.reader.read_body(self.stream, body_bytes).await?;
+                        request.posted = Some(body);
                     } else {
-                        self.reader.skip_body(self.stream, head.body_bytes).await?;
+                        self.reader.skip_body(self.stream, body_bytes).await?;
                     }
-                    let with_body = head.request.method != HttpMethod::Head;
-                    (handler.respond(head.request).await, with_body, head.stays_open)
+                    let with_body = request.method != HttpMethod::Head;
+                    (handler.respond(request).await, with_body, stays_open)
                 }
             };
             let stays_open = may_stay

@@ -29,8 +29,8 @@ const KIB: u64 = 1024;
 const MAX_RESPONSE_KIB: u32 = 256 * 1024;
 /// What a file of any size takes while it is passed on: its reader fetches this many bytes ahead.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// Time for what is read from the broker.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for what is read from the broker, and for waiting until others are served. An agent waits for ten minutes, and does not ask again.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// What all connections share.
 pub(crate) struct Gateway {

@@ -30,7 +30,7 @@ const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 16 * 1024,
     // An agent works on a catalog for longer than this, and connects again.
     head_timeout: Duration::from_secs(15),
-    response_timeout: Duration::from_mins(1),
+    response_timeout: Duration::from_mins(5),
     // Facts or a report.
     body_bytes: 16 * 1024 * 1024,
     keeps_bodies: false,
