@@ -89,7 +89,7 @@ pub(crate) enum ReadRequest {
     Empty,
     /// The request is rejected with this status.
     Invalid(HttpStatus),
-    Valid(RequestHead),
+    Valid(Box<RequestHead>),
 }
 
 /// A request, and what follows its head.
@@ -185,7 +185,8 @@ fn parse_request(head: &[u8]) -> Option<ReadRequest> {
         }
         Err(_) => return Some(ReadRequest::Invalid(HttpStatus::BadRequest)),
     };
-    Some(interpret_head(&request, head_bytes).map_or_else(ReadRequest::Invalid, ReadRequest::Valid))
+    let read = interpret_head(&request, head_bytes);
+    Some(read.map_or_else(ReadRequest::Invalid, |head| ReadRequest::Valid(Box::new(head))))
 }
 
 fn interpret_head(
@@ -245,7 +246,7 @@ mod tests {
 
     fn valid(head: &[u8]) -> RequestHead {
         match parse_request(head) {
-            Some(ReadRequest::Valid(head)) => head,
+            Some(ReadRequest::Valid(head)) => *head,
             other => panic!("{other:?}"),
         }
     }

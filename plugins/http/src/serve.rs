@@ -61,7 +61,7 @@ pub async fn serve_connection(
             Ok(read) => match read? {
                 ReadRequest::Empty => break,
                 ReadRequest::Invalid(status) => Received::Refused(status, UNSUPPORTED),
-                ReadRequest::Valid(head) => check_body(head, limits.body_bytes),
+                ReadRequest::Valid(head) => check_body(*head, limits.body_bytes),
             },
         };
         let mut connection = Connection { stream: &mut stream, reader: &mut reader, limits };
