@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
 use muster_tests::poll_until_ok;
 use muster_wire::history::{HistoryEvent, HistoryRecord, PUPPET_ENGINE, RunCause};
@@ -100,8 +101,10 @@ async fn statistics_count_runs_by_period() {
     fleet.report_past_run("web2.acme.net", PastEnd::Aborted, hour).await;
     fleet.report_past_run("db1.acme.net", PastEnd::Differing, 50 * hour).await;
     let found = poll_until_ok("all runs are counted", TIMEOUT, async || {
-        let (found, _) = fleet.rpc.run_json(&["report", "stats", "--since", "14d"]).await;
-        if found["nodes"] == 3 { Ok(found) } else { Err(found) }
+        let output = fleet.rpc.run(&["report", "stats", "--since", "14d", "-j"]).await;
+        let found: Value =
+            serde_json::from_slice(&output.stdout).map_err(|_| describe_output(&output))?;
+        if found["nodes"] == 3 { Ok(found) } else { Err(found.to_string()) }
     })
     .await;
     let counts = |period: usize| {

@@ -95,7 +95,7 @@ const CHECKED_ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// Settings of paths whose content is neither executed nor applied, with the reason.
-const NOT_EXECUTED: [(&str, &str); 27] = [
+const NOT_EXECUTED: [(&str, &str); 30] = [
     ("broker.ca", "public"),
     ("broker.credentials", "a secret, which others cannot even read"),
     ("trust.account", "signed"),
@@ -107,6 +107,9 @@ const NOT_EXECUTED: [(&str, &str); 27] = [
     ("plugins.compiler.credentials", "a secret"),
     ("plugins.compiler.secret_key", "a secret"),
     ("plugins.history.credentials", "a secret"),
+    ("plugins.gateway.credentials", "a secret"),
+    ("plugins.gateway.ca certificate crl", "public"),
+    ("plugins.gateway.key", "a secret"),
     ("plugins.puppetdb.ca certificate", "public"),
     ("plugins.puppetdb.key", "a secret"),
     ("plugins.schedule.credentials", "a secret"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use muster_tests::poll_until_ok;
+use muster_tests::{await_state, poll_until_ok};
 use serde_json::{Value, json};
 
 use super::processes::{ProcessFleet, add_record, await_done, start_leader};
@@ -39,5 +39,8 @@ async fn sink_of_the_host_gets_provisioned_nodes() {
     );
     // The webhook of the configuration is notified as before, with the same document.
     assert_eq!(fleet.hook.nodes("done"), [NODE]);
-    assert_eq!(fs::read_dir(directory.join("events/queue")).unwrap().count(), 0);
+    await_state("the event has left the queue", || {
+        fs::read_dir(directory.join("events/queue")).unwrap().count() == 0
+    })
+    .await;
 }

@@ -23,6 +23,14 @@ pub struct BucketEntry {
     pub created: u64,
 }
 
+/// What is stored after a revision.
+#[derive(Default)]
+pub(super) struct StoredChanges {
+    pub entries: Vec<BucketEntry>,
+    /// Whether a message is stored there, valid or not.
+    pub any_stored: bool,
+}
+
 /// Parses a stored message of this bucket; `None` for other messages and forgeries.
 pub(super) fn parse_entry(bucket: &str, message: &Message) -> Option<BucketEntry> {
     let headers = message.headers.as_ref()?;

@@ -7,9 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{wait_lost, wait_refused};
 
-use super::{
-    ANSWER_TIMEOUT, Bucket, BucketEntry, BucketRequestError, READER_TIMEOUT, Result, entry,
-};
+use super::entry::{self, StoredChanges};
+use super::{ANSWER_TIMEOUT, Bucket, BucketEntry, BucketRequestError, READER_TIMEOUT, Result};
 
 /// Values per page: well below the buffer size of a subscription.
 const MAX_PAGE_ENTRIES: usize = 512;
@@ -111,14 +110,6 @@ impl Bucket {
             page.entries.extend(entry::parse_entry(self.name(), message));
         }
     }
-}
-
-/// What is stored after a revision.
-#[derive(Default)]
-pub(super) struct StoredChanges {
-    pub entries: Vec<BucketEntry>,
-    /// Whether a message is stored there, valid or not.
-    pub any_stored: bool,
 }
 
 /// The result of one page request.

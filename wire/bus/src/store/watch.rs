@@ -10,8 +10,8 @@ use std::time::Duration;
 use muster_wire::subject;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::list::StoredChanges;
-use super::{Bucket, BucketEntry, RETRY_INTERVAL, Result, entry};
+use super::entry::{self, StoredChanges};
+use super::{Bucket, BucketEntry, RETRY_INTERVAL, Result};
 use crate::event::ConnectionMark;
 use crate::subscription::{BusMessage, BusSubscription};
 
@@ -38,6 +38,8 @@ pub struct BucketWatch {
     newest_time: u64,
     /// A later change had a revision that was known before.
     has_stale_revisions: bool,
+    /// Whether nothing of another stream may be returned, because the reader has stored what came before.
+    checks_stream: bool,
     /// The newest known change was not stored any more, and no later one, when this was last checked.
     is_newest_gone: bool,
     /// At least this revision exists; the changes up to it must be read.
@@ -48,16 +50,17 @@ pub struct BucketWatch {
 impl Bucket {
     /// Watches every key that matches a pattern: its state first, then its changes.
     pub async fn watch(&self, pattern: &str) -> Result<BucketWatch> {
-        self.watch_since(pattern, 0, 0).await
+        self.watch_since(pattern, None).await
     }
 
     /// Watches the whole bucket after a revision, for a reader that has stored what came before. `created` is when the entry with this revision was created, 0 if that is
     /// not known; another time shows that the bucket was created again.
     pub async fn watch_after(&self, revision: u64, created: u64) -> Result<BucketWatch> {
-        self.watch_since(ALL_KEYS_PATTERN, revision, created).await
+        self.watch_since(ALL_KEYS_PATTERN, Some((revision, created))).await
     }
 
-    async fn watch_since(&self, pattern: &str, revision: u64, created: u64) -> Result<BucketWatch> {
+    async fn watch_since(&self, pattern: &str, after: Option<(u64, u64)>) -> Result<BucketWatch> {
+        let (revision, created) = after.unwrap_or_default();
         let mark = self.bus.mark_connection();
         let changes = self.subscribe_changes(pattern).await?.into_iter().next();
         let mut watch = BucketWatch {
@@ -70,6 +73,7 @@ impl Bucket {
             complete_revision: revision,
             newest_time: created,
             has_stale_revisions: false,
+            checks_stream: after.is_some(),
             is_newest_gone: false,
             missing_revision: None,
             next_check: Instant::now() + CHECK_INTERVAL,
@@ -108,7 +112,7 @@ impl BucketWatch {
                 self.read_missing(revision).await?;
                 continue;
             }
-            if self.bucket.bus.disturbed_since(self.mark).is_some() {
+            if self.is_disturbed() {
                 self.mark = self.bucket.bus.mark_connection();
                 // Revision 0 reads all unknown changes, without waiting for a certain one.
                 self.missing_revision = Some(0);
@@ -117,6 +121,8 @@ impl BucketWatch {
             let is_whole = self.is_whole();
             tokio::select! {
                 message = self.changes.next() => match message {
+                    // It may be of a stream that was created again: what is stored is read first.
+                    Some(_) if self.is_disturbed() => {}
                     Some(message) => self.accept_change(&message),
                     None => return Ok(None),
                 },
@@ -133,7 +139,7 @@ impl BucketWatch {
                     return Some(entry);
                 }
             }
-            if self.missing_revision.is_some() {
+            if self.missing_revision.is_some() || self.is_disturbed() {
                 return None;
             }
             self.changes.try_next().map(|message| self.accept_change(&message))?;
@@ -156,6 +162,11 @@ impl BucketWatch {
         self.has_stale_revisions
     }
 
+    /// Whether changes may have been lost since the last check.
+    fn is_disturbed(&self) -> bool {
+        self.bucket.bus.disturbed_since(self.mark).is_some()
+    }
+
     fn is_whole(&self) -> bool {
         self.pattern == ALL_KEYS_PATTERN
     }
@@ -172,6 +183,8 @@ impl BucketWatch {
         }
         if !self.is_whole() {
             self.ready.push_back(entry);
+        } else if self.checks_stream && self.has_stale_revisions {
+            // Only a new watch reads the changes before this one.
         } else if entry.revision == self.complete_revision + 1 {
             self.complete_revision = entry.revision;
             self.newest_time = entry.created;
@@ -190,6 +203,12 @@ impl BucketWatch {
         let known = if self.is_whole() { self.complete_revision } else { 0 };
         let changes = self.bucket.changes_since(&self.pattern, known.saturating_sub(1)).await?;
         self.check_newest(known, &changes);
+        if self.checks_stream && self.has_stale_revisions {
+            // The earlier changes of the new stream are unknown, so the later ones are not returned before them.
+            self.missing_revision = None;
+            self.next_check = Instant::now() + CHECK_INTERVAL;
+            return Ok(());
+        }
         let mut entries = changes.entries;
         entries.retain(|entry| entry.revision > known);
         let last = entries.iter().max_by_key(|entry| entry.revision);
@@ -210,7 +229,7 @@ impl BucketWatch {
     /// Compares the newest known change with what is stored from its revision on. In a stream that was created again, another change has this revision, or there is
     /// none yet. A replica that lags lacks it too, but not for long.
     fn check_newest(&mut self, known: u64, changes: &StoredChanges) {
-        if known == 0 || self.newest_time == 0 {
+        if !self.checks_stream || known == 0 || self.newest_time == 0 {
             return;
         }
         let is_gone = !changes.any_stored;
