@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,7 @@ stamp { "${base}/stamp": text => 'first' }
 "#;
 const TYPE: &str = "Puppet::Type.newtype(:stamp) do\n  newparam(:path, namevar: true)\n  newproperty(:text)\nend\n";
 const PROVIDER: &str = "Puppet::Type.type(:stamp).provide(:ruby) do\n  \
-    def text = File.exist?(resource[:path]) ? File.read(resource[:path]) : :absent\n  \
+    def text\n    File.exist?(resource[:path]) ? File.read(resource[:path]) : :absent\n  end\n  \
     def text=(value)\n    File.write(resource[:path], value)\n  end\nend\n";
 /// More than one chunk.
 pub(super) const LARGE_BYTES: usize = 1_300_000;
@@ -77,6 +78,8 @@ impl GatewayFleet {
             "Facter.add(:tool) { setcode { 'known' } }\n",
         );
         environment.write("modules/tool/facts.d/site.sh", "#!/bin/sh\necho site=external\n");
+        let program = environment.code_path().join("modules/tool/facts.d/site.sh");
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
         environment.write("manifests/site.pp", MANIFEST);
         fs::create_dir(environment.path().join("managed")).unwrap();
         let organisation = Organisation::new(&["muster"]);

@@ -98,7 +98,7 @@ impl LeafBroker {
         // As in the generated configuration: the server itself denies nothing on the connection.
         let account = organisation.trust().account_key();
         let text = format!(
-            "{}jetstream: {{ store_dir: \"@DIRECTORY@/jetstream\" }}\n\
+            "{}jetstream: {{ store_dir: \"@DIRECTORY@/jetstream\", max_file: 6GB }}\n\
              default_js_domain: {{ {account}: \"\" }}\n\
              leafnodes: {{ listen: \"127.0.0.1:{port}\"{tls} }}\n",
             organisation.broker_configuration()

@@ -19,7 +19,8 @@ const SERVICES: &str = "m10";
 /// The machines with the class `web`.
 const WEB: [&str; 4] = ["m1", "m2", "m3", "m4"];
 const CONFIGURATION: &str = "[plugins.release]\nenabled = true\nengine = \"native\"\ninterval = 86400\n\
-    [registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n[plugins.puppetral]\ndeny_types = []\n";
+    [registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n[plugins.puppetral]\ndeny_types = []\n\
+    [paths]\nclasses = \"/etc/muster/classes.txt\"\n";
 
 /// A change, as the history has to list it: node, user, resource, property, and what it was by.
 type Change = (String, String, String, String, String);
@@ -35,7 +36,8 @@ struct Day {
 
 impl Day {
     async fn begin() -> Option<Self> {
-        let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
+        let options =
+            NodeOptions { puppet: true, configuration: CONFIGURATION, ..NodeOptions::default() };
         let nodes = MachineNodes::start(MACHINES, options).await?;
         for user in ["ann", "joe"] {
             nodes.operator.run_successfully(&["org", "add", "user", user, "--bundle", user]).await;
