@@ -8,7 +8,7 @@ use super::fixture::{GatewayFleet, NODE, OTHER};
 async fn node_reads_only_what_its_released_catalogs_name() {
     let Some(fleet) = GatewayFleet::start().await else { return };
     let (own, other) = (fleet.certificate(NODE), fleet.certificate(OTHER));
-    let stranger = fleet.certificate("stranger.acme.net");
+    let unknown = fleet.certificate("unknown.acme.net");
     let content = |text: &str| {
         format!("/puppet/v3/static_file_content/sha256/{}", ContentAddress::of(text.as_bytes()))
     };
@@ -38,9 +38,9 @@ async fn node_reads_only_what_its_released_catalogs_name() {
         (&other, of_web2, 200),
         (&other, of_web1.clone(), 403),
         (&other, catalog(NODE), 403),
-        (&stranger, catalog("stranger.acme.net"), 404),
-        (&stranger, of_web1, 404),
-        (&stranger, plugins.to_owned(), 403),
+        (&unknown, catalog("unknown.acme.net"), 404),
+        (&unknown, of_web1, 404),
+        (&unknown, plugins.to_owned(), 403),
     ] {
         let (found, body) = fleet.get(client, &target).await;
         assert_eq!(found, status, "{target}: {body}");

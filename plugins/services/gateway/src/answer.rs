@@ -145,7 +145,7 @@ impl Gateway {
         Ok(HttpResponse { status, content_type: BYTES, body, records, permit: Some(permit) })
     }
 
-    /// Waits until so many bytes may be in memory.
+    /// Waits until the responses in memory leave room for this many bytes.
     async fn reserve(&self, bytes: u64) -> Result<OwnedSemaphorePermit, GatewayError> {
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX).min(MAX_RESPONSE_KIB);
         let permits = Arc::clone(&self.memory).acquire_many_owned(kib);
