@@ -73,13 +73,7 @@ impl HistoryIndex {
         Ok(Self { writer: Mutex::new(writer), readers })
     }
 
-    /// The revision of the bucket up to which everything was taken.
-    pub fn revision(&self) -> Result<u64, IndexError> {
-        let found = self.read().query_row("SELECT revision FROM progress", [], |row| row.get(0));
-        Ok(found.optional()?.unwrap_or_default())
-    }
-
-    /// The revision, and when the message with it was stored.
+    /// The revision of the bucket up to which everything was taken, and when the message with it was stored.
     pub fn progress(&self) -> Result<(u64, u64), IndexError> {
         let reader = self.read();
         let mut select = reader.prepare_cached("SELECT revision, time FROM progress")?;

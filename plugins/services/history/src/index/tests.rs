@@ -173,7 +173,7 @@ fn records_are_taken_once_and_gaps_are_noted() {
     assert_eq!(gaps(&world).len(), 2);
     // An earlier segment changes nothing.
     assert_eq!(world.take(second, Some(first), 2, &events), 0);
-    assert_eq!(world.index.revision().unwrap(), 6);
+    assert_eq!(world.index.progress().unwrap().0, 6);
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn full_disk_takes_a_message_as_a_whole_or_not_at_all() {
     let message = || [IngestedMessage { revision: 2, time: NOW + 1000, batch: Some(batch(2)) }];
     world.index.ingest(&message()).unwrap_err();
     assert_eq!(
-        (world.index.revision().unwrap(), world.find(&HistoryQueryInput::default()).len()),
+        (world.index.progress().unwrap().0, world.find(&HistoryQueryInput::default()).len()),
         (1, 1)
     );
     // The service reads the message again.
