@@ -27,7 +27,7 @@ use crate::monitoring::METRICS_CONFIG;
 use crate::packages::walk;
 
 const NODE: &str = "web1.acme.net";
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Everything of the engine is in the daemon's directory.
 const NODE_OPTIONS: &str = "[plugins.puppetral]\ndeny_types = []\n[plugins.catalog]\nenabled = true\nstate_dir = \"../engine\"\npuppet_state = []\n";

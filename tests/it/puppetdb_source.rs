@@ -18,7 +18,7 @@ use tokio::process::Command;
 
 const HOST: &str = "services.acme.net";
 const NODE: &str = "web1.acme.net";
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\nexcluded_facts = [\"networking.interfaces\", \"mountpoints\"]\n";
 const ENGINE: &str = "[plugins.puppetral]\ndeny_types = []\n[plugins.catalog]\nenabled = true\nstate_dir = \"../engine\"\npuppet_state = []\n";
 

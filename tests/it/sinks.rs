@@ -25,7 +25,7 @@ use crate::monitoring::{await_metrics_address, await_sample, scrape};
 
 const NODE: &str = "web1.acme.net";
 const SECRET: &str = "the signing secret";
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// The section of the sinks, without targets.
 fn section(home: &DaemonHome) -> String {

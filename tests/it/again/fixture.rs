@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::puppet::puppet_node::PuppetNode;
 
-pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// The fake Puppet: a line in `w/log` for each run, with the time in milliseconds.
 pub(super) const SCRIPT: &str = r#"date +%s%3N >> "$(dirname "$0")/w/log""#;

@@ -16,7 +16,7 @@ use tokio::process::Command;
 use super::fixture::Environment;
 
 const NODE: &str = "web1.acme.net";
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n";
 
 async fn git(environment: &Environment, arguments: &[&str]) -> String {

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::fixture::ENVIRONMENT;
 use super::fleet::{CatalogFleet, CompileCounter, CompilerInstance};
 
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 /// Requests at once.
 const REQUESTS: usize = 1000;
 /// Connections of nodes that send them.

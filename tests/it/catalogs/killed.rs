@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::fixture::Environment;
 
 const NODE: &str = "web1.acme.net";
-const TIMEOUT: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(3);
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n";
 /// A compile that creates the file `begun`, and ends when the file `end` exists.
 const MANIFEST: &str = "$waited = generate('/bin/sh', '-c', \

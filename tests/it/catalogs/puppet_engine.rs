@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::fixture::Environment;
 
 const NODE: &str = "web1.acme.net";
-const TIMEOUT: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 const MANIFEST: &str = r#"
 $base = $facts['scratch']

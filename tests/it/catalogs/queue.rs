@@ -15,7 +15,7 @@ use super::fleet::{CatalogFleet, CompileCounter, CompilerInstance};
 
 const LONG_LEASE: Duration = Duration::from_secs(30);
 const SHORT_LEASE: Duration = Duration::from_secs(2);
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()

@@ -28,7 +28,7 @@ use uuid::Uuid;
 use super::fixture::Environment;
 
 const NODES: [&str; 3] = ["web1.acme.net", "web2.acme.net", "db1.acme.net"];
-const TIMEOUT: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(3);
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\n";
 /// Simulated nodes of A12.7.
 const MANY: usize = 200;

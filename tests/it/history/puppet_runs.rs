@@ -96,7 +96,7 @@ fn write_catalog(node: &PuppetNode) {
 impl HistoryFleet {
     /// Requests a run of Puppet; the request ends with the task.
     pub(super) fn begin_puppet_run(&self) -> JoinHandle<()> {
-        let words = ["do", "puppet", "runonce", "-I", NODE, "--timeout", "120"];
+        let words = ["do", "puppet", "runonce", "-I", NODE, "--timeout", "300"];
         let mut request = self.rpc.prepare_command(&words);
         request.kill_on_drop(true);
         tokio::spawn(async move {

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::fixture::{ScheduleFixture, touch_spec};
 
-const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
+const EVENT_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Waits for the next event of a kind.
 async fn next_event(events: &mut EventListener, kind: &str) -> FleetEvent {

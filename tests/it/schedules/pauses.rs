@@ -18,7 +18,7 @@ use super::fixture::{ScheduleFixture, ScheduleNode};
 
 /// A run waits for its permit as long as the interval.
 const EVERY_SECONDS: u64 = 20;
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// A node whose Puppet is a script, and a holder of the only permit of the pool.
 struct BlockedRun {
