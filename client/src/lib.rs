@@ -91,7 +91,9 @@ pub use node_reply::{NodeReply, NodeTrace};
 pub use node_row::NodeRow;
 pub use observer::{RequestEvent, RequestObserver};
 pub use offline::Offline;
-pub use ping::{PingRequest, RollCall, list_answering, ping_nodes, reply_skew, roll_call};
+pub use ping::{
+    PingRequest, RollCall, find_answering, list_answering, ping_nodes, reply_skew, roll_call,
+};
 pub use plan::{AgentSchemas, RequestPlan, request_noop};
 pub use puppet_rollout::run_puppet_rollout;
 pub use puppet_runs::{EndedRun, PuppetRunsReport};

@@ -83,6 +83,22 @@ pub async fn list_answering(
     Ok(Located { took: start.elapsed(), ..located })
 }
 
+/// Pings these nodes, any number of them, without discovery; returns those that answered in time.
+pub async fn find_answering(
+    fleet: &FleetConnection,
+    nodes: BTreeSet<Identity>,
+    observer: &dyn RequestObserver,
+) -> Result<BTreeSet<Identity>, FleetRequestError> {
+    let target = TargetSelection::default();
+    let ping = PingRequest { target: &target, expect: Some(nodes.len()), traceparent: None };
+    let mut answering = BTreeSet::new();
+    send_ping(fleet, CallTarget::Nodes(nodes), ping, observer, |received| {
+        answering.insert(received.reply.sender.clone());
+    })
+    .await?;
+    Ok(answering)
+}
+
 async fn send_ping(
     fleet: &FleetConnection,
     call_target: CallTarget,

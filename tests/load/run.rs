@@ -178,7 +178,7 @@ impl RunArgs {
             Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15), 1),
             Bench::DirectoryLarge => directory::bench(pick(5_000, 50_000), pick(5, 15), 2),
             Bench::DirectoryCommands => directory_fleet::bench_commands(pick(10, 50), pick(9, 25)),
-            Bench::History => history::bench(pick(100, 1_000), pick(2, 30)),
+            Bench::History => history::bench(pick(100, 1_000), pick(2, 10)),
             Bench::HistoryLarge => history::bench(10_000, 30),
             Bench::Gateway => gateway::bench(pick(100, 1_000)),
             Bench::Registration => directory_fleet::bench_registration(pick(2_000, 10_000)),

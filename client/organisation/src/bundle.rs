@@ -7,9 +7,9 @@ use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::{PublicKey, UserCredentials};
 use serde::Serialize;
 
+use crate::machines::file::{MachineFile, write_files};
 use crate::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, PrincipalKind,
-    issue,
 };
 
 /// Directory of the provisioner on its host.
@@ -104,6 +104,16 @@ impl Organisation {
         identity: &Identity,
         extra: impl Serialize,
     ) -> Result<(), OrganisationError> {
+        write_files(directory, &self.node_files(creds, identity, extra)?)
+    }
+
+    /// The files of a node below its configuration directory; the configuration is the last one. `extra` are further sections of it.
+    pub fn node_files(
+        &self,
+        creds: &UserCredentials,
+        identity: &Identity,
+        extra: impl Serialize,
+    ) -> Result<Vec<MachineFile>, OrganisationError> {
         let config = NodeBundleConfig {
             identity,
             collectives: &self.profile().collectives,
@@ -112,8 +122,10 @@ impl Organisation {
             extra,
         };
         let header = "# Configuration of rpcd on this node. Paths are relative to this file.\n\n";
-        self.write_config(directory, name::NODE_CONFIG, header, &config)?;
-        issue::write_credentials(&directory.join(name::NODE_CREDS), creds)
+        let mut files = self.trust_files()?;
+        files.push(MachineFile::secret(name::NODE_CREDS, creds.to_text().as_str()));
+        files.push(config_file(name::NODE_CONFIG, header, &config)?);
+        Ok(files)
     }
 
     /// Writes a user's files to a directory.
@@ -128,8 +140,10 @@ impl Organisation {
             trust: self.trust_section(),
         };
         let header = "# Configuration of rpc for this user. Paths are relative to this file.\n\n";
-        self.write_config(directory, name::USER_CONFIG, header, &config)?;
-        issue::write_credentials(&directory.join(name::USER_CREDS), creds)
+        let mut files = self.trust_files()?;
+        files.push(MachineFile::secret(name::USER_CREDS, creds.to_text().as_str()));
+        files.push(config_file(name::USER_CONFIG, header, &config)?);
+        write_files(directory, &files)
     }
 
     /// Adds the other files that the provisioner's host needs to a directory with its credentials: the key that signs nodes, the account tokens,
@@ -189,27 +203,21 @@ impl Organisation {
         BundleTrustSection { operator: self.profile().operator, account: name::ACCOUNT }
     }
 
-    fn write_config(
-        &self,
-        directory: &Path,
-        file: &str,
-        header: &str,
-        config: &impl Serialize,
-    ) -> Result<(), OrganisationError> {
-        let body = toml::to_string(config)
-            .map_err(|error| OrganisationError::Format("the configuration", error.into()))?;
-        files::create_private_directory(directory)?;
-        files::replace_public(&directory.join(file), format!("{header}{body}").as_bytes())?;
-        let copy = |from: &Path, to: &str| {
-            files::replace_public(
-                &directory.join(to),
-                files::read_text(from, MAX_FILE_BYTES)?.as_bytes(),
-            )
-        };
-        copy(&self.layout().account_token(), name::ACCOUNT)?;
-        if self.profile().broker.tls {
-            copy(&self.layout().authority_certificate(), name::AUTHORITY)?;
-        }
-        Ok(())
+    /// The account token, and the certificate of the TLS authority.
+    fn trust_files(&self) -> Result<Vec<MachineFile>, OrganisationError> {
+        let account = files::read_text(&self.layout().account_token(), MAX_FILE_BYTES)?;
+        let authority = self.authority_text()?;
+        let authority = authority.map(|text| MachineFile::public(name::AUTHORITY, text));
+        Ok([MachineFile::public(name::ACCOUNT, account)].into_iter().chain(authority).collect())
     }
+}
+
+fn config_file(
+    file: &str,
+    header: &str,
+    config: &impl Serialize,
+) -> Result<MachineFile, OrganisationError> {
+    let body = toml::to_string(config)
+        .map_err(|error| OrganisationError::Format("the configuration", error.into()))?;
+    Ok(MachineFile::public(file, format!("{header}{body}")))
 }

@@ -7,24 +7,15 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_saphyr::{LitStr, LitString};
 
+use crate::machines::file::MachineFile;
+
 /// Directory of the daemon's configuration on a machine.
 pub const CONFIG_DIRECTORY: &str = "/etc/muster";
 /// Path of the unit file when the daemon is installed as a bare program.
-const UNIT_FILE_PATH: &str = "/etc/systemd/system/rpcd.service";
+pub(crate) const UNIT_FILE_PATH: &str = "/etc/systemd/system/rpcd.service";
 /// The unit file.
-const UNIT_TEXT: &str =
+pub(crate) const UNIT_TEXT: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/rpcd.service"));
-
-/// A file on the machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CloudInitFile {
-    /// Its path.
-    pub path: String,
-    /// Its permission bits.
-    pub mode: u32,
-    /// Its content.
-    pub content: String,
-}
 
 /// How the daemon is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +105,7 @@ struct WrittenFile<'a> {
 
 /// Renders the document. It is a secret if one of the files is.
 pub fn render_user_data(
-    files: &[CloudInitFile],
+    files: &[MachineFile],
     install: &DaemonInstallMethod,
 ) -> Result<String, serde_saphyr::ser::Error> {
     let unit = unit_file(install);
@@ -138,14 +129,10 @@ pub fn render_user_data(
 }
 
 /// The unit file, if the daemon is installed as a bare program; packages and images contain it.
-pub(crate) fn unit_file(install: &DaemonInstallMethod) -> Option<CloudInitFile> {
+pub(crate) fn unit_file(install: &DaemonInstallMethod) -> Option<MachineFile> {
     match install {
         DaemonInstallMethod::Fetch(fetch) if fetch.kind == PackageFileKind::Program => {
-            Some(CloudInitFile {
-                path: UNIT_FILE_PATH.to_owned(),
-                mode: 0o644,
-                content: UNIT_TEXT.to_owned(),
-            })
+            Some(MachineFile::public(UNIT_FILE_PATH, UNIT_TEXT))
         }
         _ => None,
     }
@@ -187,12 +174,12 @@ pub(crate) fn boot_script(install: &DaemonInstallMethod) -> String {
 mod tests {
     use serde_json::Value;
 
-    use super::{CloudInitFile, DaemonInstallMethod, PackageDownload, render_user_data};
+    use super::{DaemonInstallMethod, MachineFile, PackageDownload, render_user_data};
 
     const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    fn files() -> Vec<CloudInitFile> {
-        let file = |path: &str, mode, content: &str| CloudInitFile {
+    fn files() -> Vec<MachineFile> {
+        let file = |path: &str, mode, content: &str| MachineFile {
             path: path.to_owned(),
             mode,
             content: content.to_owned(),
@@ -242,11 +229,8 @@ mod tests {
     fn file_content_is_preserved_exactly() {
         for content in ["", "no newline", "  indented\n", "two newlines\n\n", "\ttab: [\n\n  # x\n"]
         {
-            let file = CloudInitFile {
-                path: "/x: y".to_owned(),
-                mode: 0o600,
-                content: content.to_owned(),
-            };
+            let file =
+                MachineFile { path: "/x: y".to_owned(), mode: 0o600, content: content.to_owned() };
             let text = render_user_data(&[file], &DaemonInstallMethod::Image).unwrap();
             let written = &parsed(&text)["write_files"][0];
             assert_eq!(written["content"], content, "{text}");

@@ -116,6 +116,8 @@ paths! {
     creds_directory = "creds";
     /// The credentials that push account tokens to the broker.
     system_creds = "creds/system.creds";
+    /// The files that each new node gets, in the form of `rpc config deploy`. May be missing.
+    site_directory = "site";
     /// The directory with all files of the broker.
     broker_directory = "broker";
     /// The broker's configuration.

@@ -29,6 +29,7 @@ mod layout;
 mod leaf_role;
 mod ledger;
 mod lost_names;
+pub mod machines;
 mod monitor_role;
 mod names;
 mod nats_config;
@@ -46,6 +47,7 @@ mod server_reports;
 mod server_tokens;
 mod services;
 mod ssh_authority;
+mod starter;
 mod storage_account;
 mod store_backup;
 mod store_cleaning;
@@ -56,7 +58,7 @@ mod testing;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey};
 
@@ -106,18 +108,20 @@ pub struct OrganisationLock(
 );
 
 impl Organisation {
-    /// Opens the given directory, otherwise the one that the environment names, otherwise the current directory.
+    /// Opens the given directory, otherwise the one that the environment names, otherwise the current directory or the default one, if it is an
+    /// organisation.
     pub fn open_selected(
         given: Option<&Path>,
         environment: Option<&Path>,
+        default: Option<&Path>,
     ) -> Result<Self, OrganisationError> {
-        match given.or(environment) {
-            Some(directory) => Self::open(directory),
-            None if OrganisationLayout::new(PathBuf::from(".")).profile_file().is_file() => {
-                Self::open(Path::new("."))
-            }
-            None => Err(OrganisationError::NoDirectory),
+        if let Some(directory) = given.or(environment) {
+            return Self::open(directory);
         }
+        let is_one =
+            |path: &&Path| OrganisationLayout::new(path.to_path_buf()).profile_file().is_file();
+        let found = [Some(Path::new(".")), default].into_iter().flatten().find(is_one);
+        Self::open(found.ok_or(OrganisationError::NoDirectory)?)
     }
 
     /// Opens the organisation in this directory.

@@ -14,6 +14,7 @@ use crate::cluster_config::{
     ClusterSettings, LeafSettings, render_cluster, render_default_domain, render_leaf_listener,
     render_leaf_remote,
 };
+use crate::machines::file::{MachineFile, write_files};
 use crate::server_address::ServerAddress;
 use crate::{Organisation, OrganisationError};
 
@@ -147,36 +148,64 @@ impl<'a> NatsServerConfig<'a> {
     /// Writes the configuration and the files that it refers to into a directory, which becomes `/etc/muster-broker` on the broker's machine.
     /// Existing files are replaced, because a new certificate or account needs the same files again; only `local.conf` is kept.
     pub fn write_bundle(&self, directory: &Path) -> Result<(), OrganisationError> {
-        let layout = self.organisation.layout();
+        let files = self.bundle_files()?;
         files::create_private_directory(directory)?;
+        create_local_file(directory)?;
+        write_files(directory, &files)
+    }
+
+    /// The files of a broker below its configuration directory, except `local.conf`; the configuration is the last one.
+    pub fn bundle_files(&self) -> Result<Vec<MachineFile>, OrganisationError> {
+        self.require_tls()?;
+        let layout = self.organisation.layout();
+        let mut bundle = Vec::new();
         if self.organisation.profile().broker.tls {
             let CertificateWithKey { certificate, key } = self.bundle_certificate()?;
-            files::replace_secret(&directory.join(BUNDLE_KEY), key.as_bytes())?;
-            files::replace_public(&directory.join(BUNDLE_CERTIFICATE), certificate.as_bytes())?;
             let authority = files::read_text(&layout.authority_certificate(), MAX_TOKEN_BYTES)?;
-            files::replace_public(&directory.join(BUNDLE_AUTHORITY), authority.as_bytes())?;
+            bundle.extend([
+                MachineFile::secret(BUNDLE_KEY, key),
+                MachineFile::public(BUNDLE_CERTIFICATE, certificate),
+                MachineFile::public(BUNDLE_AUTHORITY, authority),
+            ]);
         }
         if let Some(settings) = &self.leaf {
             let creds = self.organisation.leaf_credentials(&settings.leaf.name)?;
-            files::replace_secret(&directory.join(BUNDLE_LEAF_CREDENTIALS), creds.as_bytes())?;
+            bundle.push(MachineFile::secret(BUNDLE_LEAF_CREDENTIALS, creds.as_str()));
         }
         let operator = files::read_text(&layout.operator_token(), MAX_TOKEN_BYTES)?;
-        files::replace_public(&directory.join(BUNDLE_OPERATOR), operator.as_bytes())?;
-        self.write_config(&directory.join(BUNDLE_CONFIG))
+        bundle.push(MachineFile::public(BUNDLE_OPERATOR, operator));
+        bundle.extend(self.config_files(BUNDLE_CONFIG)?);
+        Ok(bundle)
+    }
+
+    /// The settings of the site, which a machine keeps once it has them.
+    pub fn local_file() -> MachineFile {
+        MachineFile::public(LOCAL_FILE, LOCAL_FILE_TEXT)
     }
 
     /// Writes the configuration, and beside it the routes of a cluster, and `local.conf` unless it exists.
     pub fn write_config(&self, path: &Path) -> Result<(), OrganisationError> {
         self.require_tls()?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        files::create_public_if_missing(&directory.join(LOCAL_FILE), LOCAL_FILE_TEXT.as_bytes())?;
+        create_local_file(directory)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for file in self.config_files(&name)? {
+            file.write_below(directory)?;
+        }
+        Ok(())
+    }
+
+    /// The routes of a cluster, and the configuration, which has this name.
+    fn config_files(&self, name: &str) -> Result<Vec<MachineFile>, OrganisationError> {
+        let mut files = Vec::new();
         if let Some(cluster) = &self.cluster {
             let password = self.organisation.route_password()?;
             let text = render_cluster(cluster, &password, &self.paths);
-            files::replace_secret(&directory.join(CLUSTER_FILE), text.as_bytes())?;
+            files.push(MachineFile::secret(CLUSTER_FILE, text));
         }
         let text = format!("{}\ninclude {}\n", self.render_text(), quote_text(LOCAL_FILE));
-        Ok(files::replace_public(path, text.as_bytes())?)
+        files.push(MachineFile::public(name, text));
+        Ok(files)
     }
 
     /// Servers authenticate to each other with certificates, so a cluster and leaf nodes need TLS.
@@ -282,6 +311,10 @@ resolver: {{
         let monitoring = self.monitoring_port.map(|port| format!("http: \"127.0.0.1:{port}\"\n"));
         [name, ports, monitoring].into_iter().flatten().collect()
     }
+}
+
+fn create_local_file(directory: &Path) -> Result<(), OrganisationError> {
+    Ok(files::create_public_if_missing(&directory.join(LOCAL_FILE), LOCAL_FILE_TEXT.as_bytes())?)
 }
 
 fn render_tls(paths: &BrokerPaths) -> String {

@@ -56,17 +56,7 @@ impl MachineNodes {
 
     /// Makes a key of the operator, with which root can log in to every machine by ssh, and new host keys. Returns the file of the key.
     pub(crate) async fn permit_ssh_logins(&self) -> PathBuf {
-        let key = self.operator.path("login_key");
-        run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
-        let public = std::fs::read_to_string(self.operator.path("login_key.pub")).unwrap();
-        let script = format!(
-            "rm -f /etc/ssh/ssh_host_* && ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh",
-            public.trim()
-        );
-        for machine in self.machines.names() {
-            self.machines.sh(machine, &script).await;
-        }
-        key
+        permit_ssh_logins(&self.machines, &self.operator).await
     }
 
     /// Waits until this many nodes answer a ping.
@@ -83,6 +73,21 @@ impl MachineNodes {
         let reply = document["replies"].as_array().and_then(|replies| replies.first());
         reply.cloned().unwrap_or_else(|| panic!("{arguments:?}: no reply: {document:#}"))
     }
+}
+
+/// Makes a key of the operator, with which root can log in to every machine by ssh, and new host keys. Returns the file of the key.
+pub(crate) async fn permit_ssh_logins(machines: &MachineFleet, operator: &OperatorHost) -> PathBuf {
+    let key = operator.path("login_key");
+    run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
+    let public = std::fs::read_to_string(operator.path("login_key.pub")).unwrap();
+    let script = format!(
+        "rm -f /etc/ssh/ssh_host_* && ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh",
+        public.trim()
+    );
+    for machine in machines.names() {
+        machines.sh(machine, &script).await;
+    }
+    key
 }
 
 /// Waits until exactly this many nodes answer a ping; returns the output of that ping.

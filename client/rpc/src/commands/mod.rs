@@ -142,7 +142,7 @@ commands! { args, color, program, cx:
     Nodes(nodes::args::NodesArgs) => nodes::run_list(*args, cx).await;
     /// Show what the directory knows of one node
     #[command(after_help = nodes::args::NODE_HELP)]
-    Node(nodes::args::NodeArgs) => nodes::run_show(*args, cx).await;
+    Node(nodes::args::NodeCommandArgs) => nodes::run_node(*args, cx).await;
     /// Show what a request would send, without sending it
     #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
     Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-const ORG_DIRECTORY_HELP: &str =
-    "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
+const ORG_DIRECTORY_HELP: &str = "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one, or ~/.config/muster/organisation]";
 
 /// The organisation.
 #[derive(Debug, Clone, Default, Args)]

@@ -80,6 +80,7 @@ impl<'a> CommandContext<'a> {
         Organisation::open_selected(
             directory.org.as_deref(),
             self.environment.organisation.as_deref(),
+            self.environment.default_organisation().as_deref(),
         )
     }
 

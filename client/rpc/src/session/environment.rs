@@ -92,6 +92,25 @@ impl ProcessEnvironment {
         self.program.as_deref().and_then(Path::parent)
     }
 
+    /// The directory of the client's configuration; `None` without a home directory.
+    pub fn client_directory(&self) -> Option<PathBuf> {
+        self.config_home.as_ref().map(|home| home.join("muster"))
+    }
+
+    /// The directory of the organisation that `rpc org init --quick` creates.
+    pub fn default_organisation(&self) -> Option<PathBuf> {
+        self.client_directory().map(|directory| directory.join("organisation"))
+    }
+
+    /// The rpcd program: the one that [`RPCD`] names, or else beside this program, or the first in `PATH`.
+    pub fn find_daemon(&self) -> Option<PathBuf> {
+        if let Some(named) = &self.rpcd {
+            return named.is_file().then(|| named.clone());
+        }
+        let sibling = self.program.as_ref().map(|program| program.with_file_name("rpcd"));
+        sibling.filter(|path| path.is_file()).or_else(|| self.find_program("rpcd"))
+    }
+
     /// Finds the first file with this name in `PATH`.
     pub fn find_program(&self, name: &str) -> Option<PathBuf> {
         let directories = self.path.as_ref()?;

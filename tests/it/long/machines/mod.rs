@@ -13,6 +13,7 @@ mod icinga;
 mod install;
 mod motd;
 mod network;
+mod node_add;
 mod observe;
 mod power_cuts;
 mod puppet_runs;

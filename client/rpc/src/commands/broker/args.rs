@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use muster_organisation::machines::host::RemoteHost;
 use muster_organisation::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MOVES_PER_SECOND, ServerAddress};
 use muster_wire::identity::{Identity, SubjectName};
 
 use crate::flags::org_directory::{OrgDirectoryArgs, OrgDocumentArgs};
 use crate::flags::stores::StoreArgs;
+use crate::session::remote_shell::SshLoginArgs;
 
 /// Help text that is not Markdown.
 const JETSTREAM_DIRECTORY_HELP: &str =
@@ -18,6 +20,17 @@ const JETSTREAM_DIRECTORY_HELP: &str =
 /// Commands for the broker.
 #[derive(Debug, Subcommand)]
 pub enum BrokerCommand {
+    /// Install the broker on a machine, over ssh or on this one, start it, and push the account token to it
+    #[command(after_help = "Examples:
+  rpc broker install broker.acme.net        root by ssh
+  rpc broker install admin@broker.acme.net  with sudo there
+  rpc broker install                        on this machine, as root
+
+Installs nats-server from this machine, the configuration in /etc/muster-broker,
+and the unit muster-broker. Run it again after a change of the organisation's
+broker: host names, certificate. The file local.conf there is yours and stays.
+For a cluster: `rpc broker config`.")]
+    Install(BrokerInstallArgs),
     /// Print or write a configuration for nats-server
     #[command(after_help = "Examples:
   rpc broker config --org /srv/acme
@@ -73,6 +86,19 @@ backup stay as they are.")]
   rpc broker run --org /srv/acme
   rpc broker run -- --debug          arguments after -- go to nats-server")]
     Run(BrokerRunArgs),
+}
+
+/// `rpc broker install`.
+#[derive(Debug, Args)]
+pub struct BrokerInstallArgs {
+    /// Machine: HOST or USER@HOST [default: this machine]
+    pub host: Option<RemoteHost>,
+    /// Login.
+    #[command(flatten)]
+    pub login: SshLoginArgs,
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
 }
 
 /// `rpc broker config`.

@@ -3,6 +3,7 @@
 pub mod args;
 pub mod backup;
 pub mod balance;
+pub mod install;
 pub mod status;
 
 use std::os::unix::process::CommandExt as _;
@@ -23,6 +24,7 @@ use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Re
 
 pub async fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
+        BrokerCommand::Install(args) => install::run(&args, cx).await,
         BrokerCommand::Config(args) => print_config(&args, cx),
         BrokerCommand::Rename(args) => rename_broker(&args, cx),
         BrokerCommand::Status(args) => status::run(&args, cx).await,

@@ -359,15 +359,10 @@ fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
 
-/// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.
 fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
-    if let Some(path) = &environment.rpcd {
-        let is_file = path.is_file().then(|| path.clone());
-        return is_file.ok_or_else(|| DemoError::InvalidDaemonPath(path.clone()));
+    match (environment.find_daemon(), &environment.rpcd) {
+        (Some(path), _) => Ok(path),
+        (None, Some(named)) => Err(DemoError::InvalidDaemonPath(named.clone())),
+        (None, None) => Err(DemoError::NoDaemon),
     }
-    let sibling = std::env::current_exe().ok().map(|executable| executable.with_file_name("rpcd"));
-    sibling
-        .filter(|path| path.is_file())
-        .or_else(|| environment.find_program("rpcd"))
-        .ok_or(DemoError::NoDaemon)
 }

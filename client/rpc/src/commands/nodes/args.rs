@@ -3,6 +3,7 @@
 use clap::Args;
 use muster_wire::identity::Identity;
 
+use crate::commands::nodes::add::args::NodeCommand;
 use crate::commands::nodes::node_order::NodeOrder;
 use crate::flags::filters::FilterArgs;
 use crate::flags::json::JsonArgs;
@@ -30,7 +31,8 @@ pub const NODE_HELP: &str = "Examples:
   rpc node db1.acme.net --verify     check the node's own signature, too
   rpc node db1.acme.net --history    what changed, and when
   rpc node db1.acme.net --diff 2d now
-  rpc node db1.acme.net -j --jq .facts.os.family";
+  rpc node db1.acme.net -j --jq .facts.os.family
+  rpc node add web1.acme.net --ssh   make a machine a node";
 
 pub const CHECK_HELP: &str = "Examples:
   rpc check-registration --interval 300
@@ -77,7 +79,19 @@ pub struct NodesArgs {
     pub output: Option<NodeListForm>,
 }
 
-/// `rpc node`.
+/// `rpc node`: a node, or what to do with machines.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct NodeCommandArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<NodeCommand>,
+    /// The node to show.
+    #[command(flatten)]
+    pub shown: Option<NodeArgs>,
+}
+
+/// `rpc node NODE`.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
     /// Name of the node

@@ -1,5 +1,6 @@
 //! `rpc nodes`, `rpc node` and `rpc check-registration`: what the directory knows.
 
+pub mod add;
 pub mod args;
 pub mod history_output;
 pub mod node_history;
@@ -22,7 +23,8 @@ use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use tokio::time::sleep;
 
-use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodesArgs};
+use crate::commands::nodes::add::args::NodeCommand;
+use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodeCommandArgs, NodesArgs};
 use crate::commands::nodes::output::{
     ShownNodes, render_facets, render_node, render_node_names, render_node_table,
     render_registration_check,
@@ -119,7 +121,18 @@ async fn forget_nodes(
     Ok(CommandExitCode::from_verdict(!has_failed))
 }
 
-pub async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run_node(args: NodeCommandArgs, cx: CommandContext<'_>) -> CommandResult {
+    match args {
+        NodeCommandArgs { command: Some(NodeCommand::Add(args)), .. } => {
+            Box::pin(add::run(args, cx)).await
+        }
+        NodeCommandArgs { shown: Some(args), .. } => run_show(args, cx).await,
+        // clap requires one of them.
+        NodeCommandArgs { command: None, shown: None } => Ok(CommandExitCode::Usage),
+    }
+}
+
+async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
     args.node = cx.complete_node_name(args.node);
     let json = args.json.form()?;
     let target = TargetSelection::default();

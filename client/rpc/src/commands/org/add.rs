@@ -9,8 +9,9 @@ use muster_display::printer::{GOOD, OutputPrinter};
 use muster_display::time::format_time;
 use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_organisation::{
-    CredentialSpec, IssuedCredentials, OrganisationError, PrincipalKind, bundle,
+    CredentialSpec, IssuedCredentials, Organisation, OrganisationError, PrincipalKind, bundle,
 };
+use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::ServiceRight;
@@ -20,7 +21,7 @@ use muster_wire::token::scope::CallerGrant;
 use crate::commands::org::args::{AddLeafArgs, CredentialArgs, OrgAddCommand};
 use crate::commands::org::{names, push};
 use crate::flags::lifetime::CredentialExpiry;
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = RpcutilAgent::NAME;
@@ -49,25 +50,17 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgAddCommand::Leaf(args) => return add_leaf(args, cx).await,
     };
     let organisation = cx.open_organisation(&credentials.organisation)?;
-    let lock = organisation.lock()?;
     if let Some(directory) = directory.as_deref().filter(|_| !credentials.renew) {
         bundle::require_free(directory, kind)?;
     }
     let CredentialArgs { name, expires, renew, out, .. } = credentials;
-    let now = unix_millis_now();
     let expires = match expires {
         Some(expiry) => expiry.lifetime(),
-        None if kind == PrincipalKind::Node && organisation.has_enroller(now)? => {
-            Some(RENEWED_LIFETIME)
-        }
-        None => None,
+        None => default_lifetime(&organisation, kind, unix_millis_now())?,
     };
     let spec = CredentialSpec { kind, name, tags, expires, renew, out };
-    let prepared = organisation.prepare_credentials(&lock, &spec, now)?;
-    names::reserve_name(&organisation, prepared.record(), now).await?;
-    let issued = organisation.record_credentials(&lock, prepared)?;
+    let issued = issue(&organisation, &spec, printer).await?;
     print_issued(&issued, printer);
-    names::publish_token(&organisation, &issued.record, now, printer).await?;
     match kind {
         PrincipalKind::Enroller => names::publish_names(&organisation, printer).await?,
         PrincipalKind::Service => printer.print_hint(
@@ -90,6 +83,30 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
         print_next_step(kind, &directory.display().to_string(), printer);
     }
     Ok(CommandExitCode::Passed)
+}
+
+/// The validity of credentials for which none was given: a month for a node if an enroller renews its token, otherwise without end.
+pub fn default_lifetime(
+    organisation: &Organisation,
+    kind: PrincipalKind,
+    now: Millis,
+) -> Result<Option<Duration>> {
+    let is_renewed = kind == PrincipalKind::Node && organisation.has_enroller(now)?;
+    Ok(is_renewed.then_some(RENEWED_LIFETIME))
+}
+
+/// Issues credentials: reserves the name, records them, and publishes the token of a node that an enroller renews.
+pub async fn issue(
+    organisation: &Organisation,
+    spec: &CredentialSpec,
+    printer: &OutputPrinter,
+) -> Result<IssuedCredentials> {
+    let (lock, now) = (organisation.lock()?, unix_millis_now());
+    let prepared = organisation.prepare_credentials(&lock, spec, now)?;
+    names::reserve_name(organisation, prepared.record(), now).await?;
+    let issued = organisation.record_credentials(&lock, prepared)?;
+    names::publish_token(organisation, &issued.record, now, printer).await?;
+    Ok(issued)
 }
 
 /// Issues the credentials of a leaf node, and records its addresses.

@@ -103,28 +103,20 @@ mod tests {
     use crate::session::context::Configuration;
     use crate::session::environment::ProcessEnvironment;
 
-    use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
+    use muster_organisation::{
+        CredentialSpec, Organisation, OrganisationSpec, PrincipalKind, create_organisation,
+    };
 
     fn organisation(directory: &Path) -> Organisation {
-        let (printer, ..) = printer(VerbosityLevel::Quiet);
-        let args = org::OrgInitArgs {
+        let spec = OrganisationSpec {
             directory: directory.to_owned(),
             name: Some("acme".to_owned()),
             collectives: vec!["muster".parse().unwrap()],
             hosts: Vec::new(),
             port: 4222,
-            no_tls: true,
+            tls: false,
         };
-        let environment = ProcessEnvironment::default();
-        let cx = CommandContext {
-            config: None,
-            context: None,
-            environment: &environment,
-            configuration: &Configuration::default(),
-            printer: &printer,
-        };
-        crate::commands::org::init::run(args, cx).unwrap();
-        Organisation::open(directory).unwrap()
+        create_organisation(spec, unix_millis_now()).unwrap()
     }
 
     fn user(organisation: &Organisation, grants: &[&str]) -> UserCredentials {

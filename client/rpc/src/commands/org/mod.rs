@@ -22,7 +22,7 @@ use crate::session::context::{CommandContext, CommandResult};
 
 pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
-        OrgCommand::Init(args) => init::run(args, cx),
+        OrgCommand::Init(args) => init::run(args, cx).await,
         OrgCommand::Add(args) => add::run(args, cx).await,
         OrgCommand::List(args) => list::run(&args, cx),
         OrgCommand::Revoke(args) => revoke::run(&args, cx).await,

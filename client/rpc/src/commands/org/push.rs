@@ -13,8 +13,16 @@ use crate::report::store_changes::print_store_changes;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
-    let (mut organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
-    let options = args.stores.options(MissingStores::CreateNew);
+    let organisation = cx.open_organisation(&args.organisation)?;
+    push_all(organisation, args.stores.options(MissingStores::CreateNew), cx.printer).await
+}
+
+/// Pushes the tokens, creates the stores, and writes what belongs into them.
+pub async fn push_all(
+    mut organisation: Organisation,
+    options: StoreOptions,
+    printer: &OutputPrinter,
+) -> CommandResult {
     move_stores(&mut organisation, options, printer).await?;
     let organisation = &organisation;
     organisation.check_storage_space().await?;

@@ -6,10 +6,9 @@ use muster_base::unix_millis_now;
 use muster_display::printer::OutputPrinter;
 use muster_display::time::format_time;
 use muster_files::files;
-use muster_organisation::cloud_init::{
-    CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
-};
+use muster_organisation::cloud_init::{CONFIG_DIRECTORY, DaemonInstallMethod, PackageDownload};
 use muster_organisation::enrol_script::render_enrol_script;
+use muster_organisation::machines::MachineFile;
 use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle, cloud_init};
 use muster_wire::enrol::{NamePattern, TokenGrant};
 use muster_wire::token::UserCredentials;
@@ -82,31 +81,28 @@ fn check_token(
     Ok(())
 }
 
+/// The files of the machine: its configuration, what it needs to enrol, and the site's files.
 fn machine_files(
     args: &UserDataArgs,
     token: &str,
     organisation: &Organisation,
-) -> Result<Vec<CloudInitFile>, OrganisationError> {
-    let file = |name: &str, mode, content| CloudInitFile {
-        path: format!("{CONFIG_DIRECTORY}/{name}"),
-        mode,
-        content,
-    };
-    let mut files = vec![
-        file(bundle::name::NODE_CONFIG, 0o644, node_config(args, organisation)?),
-        file(BOOTSTRAP_FILE, 0o600, token.to_owned()),
-        file(bundle::name::NEWCOMERS, 0o644, organisation.token_text(AccountRealm::Newcomers)?),
-    ];
-    if let Some(authority) = organisation.authority_text()? {
-        files.push(file(bundle::name::AUTHORITY, 0o644, authority));
-    }
+) -> Result<Vec<MachineFile>, OrganisationError> {
+    let newcomers = organisation.token_text(AccountRealm::Newcomers)?;
     let policy = format!(
         "# Allows only the service that provisions this machine.\n\
          policy default deny\nallow\tservice={}\t*\t*\t*\n",
         args.provisioner
     );
-    files.push(file("policies/provision.policy", 0o644, policy));
-    Ok(files)
+    let mut files = organisation.site_files()?;
+    files.extend([
+        MachineFile::public(bundle::name::NODE_CONFIG, node_config(args, organisation)?),
+        MachineFile::secret(BOOTSTRAP_FILE, token),
+        MachineFile::public(bundle::name::NEWCOMERS, newcomers),
+        MachineFile::public("policies/provision.policy", policy),
+    ]);
+    let authority = organisation.authority_text()?;
+    files.extend(authority.map(|text| MachineFile::public(bundle::name::AUTHORITY, text)));
+    Ok(files.into_iter().map(|file| file.below(CONFIG_DIRECTORY)).collect())
 }
 
 /// `rpcd.toml`, with the values from the command line applied last.

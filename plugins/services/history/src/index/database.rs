@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use muster_wire::compressed::JsonCompressor;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::error::IndexError;
@@ -25,6 +26,8 @@ const READERS: usize = 4;
 #[derive(Debug)]
 pub struct HistoryIndex {
     writer: Mutex<Connection>,
+    /// For the events of ended runs.
+    pub(super) compressor: Mutex<JsonCompressor>,
     readers: [Mutex<Connection>; READERS],
 }
 
@@ -70,7 +73,7 @@ impl HistoryIndex {
             Ok::<_, IndexError>(Mutex::new(reader))
         };
         let readers = [open_reader()?, open_reader()?, open_reader()?, open_reader()?];
-        Ok(Self { writer: Mutex::new(writer), readers })
+        Ok(Self { writer: Mutex::new(writer), compressor: Mutex::default(), readers })
     }
 
     /// The revision of the bucket up to which everything was taken, and when the message with it was stored.

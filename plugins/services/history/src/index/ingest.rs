@@ -1,6 +1,9 @@
 //! Takes messages of nodes into the index: each record once, in order. Missing records are noted as gaps.
 
+use std::sync::Mutex;
+
 use muster_contract::history::HistoryKind;
+use muster_wire::compressed::JsonCompressor;
 use muster_wire::history::{HistoryEvent, HistoryRecord};
 use muster_wire::identity::Identity;
 use rusqlite::{OptionalExtension as _, Transaction, params};
@@ -41,7 +44,7 @@ impl HistoryIndex {
         let mut new = 0;
         for message in messages {
             if let Some(batch) = &message.batch {
-                new += take_batch(&transaction, batch, message, base)?;
+                new += take_batch(&transaction, batch, message, base, &self.compressor)?;
             }
         }
         if let Some(last) = messages.iter().max_by_key(|message| message.revision) {
@@ -69,6 +72,7 @@ fn take_batch(
     batch: &OpenedBatch,
     message: &IngestedMessage,
     base: u64,
+    compressor: &Mutex<JsonCompressor>,
 ) -> Result<usize, IndexError> {
     let mut position = find_node(transaction, &batch.node)?;
     if position.segment.is_some_and(|known| batch.segment < known) {
@@ -82,7 +86,8 @@ fn take_batch(
         }
         (position.segment, position.seq) = (Some(batch.segment), 0);
     }
-    let taking = Taking { transaction, node: position.id, revision: base + message.revision };
+    let revision = base + message.revision;
+    let taking = Taking { transaction, node: position.id, revision, compressor };
     let mut new = 0;
     for record in &batch.records {
         if record.seq <= position.seq {

@@ -1,6 +1,10 @@
 //! A new row of the table `happened`, with its words.
 
+use std::sync::{Mutex, PoisonError};
+
 use muster_contract::history::HistoryKind;
+use muster_wire::compressed::JsonCompressor;
+use muster_wire::history::HistoryEvent;
 use rusqlite::{Params, Transaction, params};
 use serde_json::{Map, Value};
 
@@ -28,9 +32,16 @@ pub(super) struct Taking<'a> {
     pub(super) node: i64,
     /// The revision of the message, after those of buckets before this one.
     pub(super) revision: u64,
+    pub(super) compressor: &'a Mutex<JsonCompressor>,
 }
 
 impl Taking<'_> {
+    /// The events of a run as they are stored.
+    pub(super) fn compress(&self, events: &[HistoryEvent]) -> Result<String, IndexError> {
+        let mut compressor = self.compressor.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(compressor.compress(events)?)
+    }
+
     /// Deletes rows of `happened`, with their words.
     pub(super) fn delete_rows(
         &self,
@@ -121,7 +132,7 @@ impl<'a> NewRow<'a> {
     }
 
     pub(super) fn insert(&self, taking: &Taking<'_>, time: u64) -> Result<(), IndexError> {
-        let Taking { transaction, node, revision } = taking;
+        let Taking { transaction, node, revision, .. } = taking;
         let origin = &self.origin;
         if self.kind == HistoryKind::Request && self.status != "started" {
             self.replace_started(taking)?;

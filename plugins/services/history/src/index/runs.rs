@@ -1,7 +1,6 @@
 //! Runs: their events while they go on, and one row when they end.
 
 use muster_contract::history::HistoryKind;
-use muster_wire::compressed::compress_json;
 use muster_wire::history::{HistoryEvent, HistoryRecord, RunCause, fold_run};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::{Map, Value};
@@ -14,6 +13,12 @@ use super::row::{NewRow, Taking, kind_number, value_text};
 
 /// JSON of the events of one run: of a run of 30,000 resources. Further ones are left out.
 pub(super) const MAX_RUN_BYTES: usize = 32 * 1024 * 1024;
+
+/// Ends a run, and numbers its end after those that were taken before. The condition of the number is that of its index: without it, each end reads all runs.
+const END_RUN: &str = "UPDATE run SET ended = ?2, status = ?3, resources = ?4, changed = ?5, failed = ?6, problem = ?7, events = ?8,
+         version = ?9, puppet_version = ?10, cached_catalog = ?11, noop_pending = ?12, corrective = ?13, eventful = ?14,
+         taken = (SELECT coalesce(max(taken), 0) + 1 FROM run WHERE taken IS NOT NULL)
+     WHERE id = ?1";
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +112,8 @@ impl HistoryIndex {
             .query_row([run, problem], |row| row.get(0))
             .optional()?;
         if let (Some(node), Ok(id)) = (marked, Uuid::try_parse(run)) {
-            let taking = Taking { transaction: &transaction, node, revision };
+            let compressor = &self.compressor;
+            let taking = Taking { transaction: &transaction, node, revision, compressor };
             insert_end_row(&taking, time, id, "aborted", problem.to_owned(), false)?;
         }
         transaction.commit()?;
@@ -160,29 +166,22 @@ pub(super) fn end_run(taking: &Taking<'_>, time: u64, run: Uuid) -> Result<(), I
         Some(_) => "aborted",
         None => report.get("status").and_then(Value::as_str).unwrap_or("failed"),
     };
-    transaction
-        .prepare_cached(
-            "UPDATE run SET ended = ?2, status = ?3, resources = ?4, changed = ?5, failed = ?6, problem = ?7, events = ?8,
-                 version = ?9, puppet_version = ?10, cached_catalog = ?11, noop_pending = ?12, corrective = ?13, eventful = ?14,
-                 taken = (SELECT coalesce(max(taken), 0) + 1 FROM run)
-             WHERE id = ?1",
-        )?
-        .execute(params![
-            id,
-            to_signed(time),
-            status,
-            statuses.map_or(0, Map::len),
-            changed,
-            failed,
-            problem,
-            compress_json(&events)?,
-            version,
-            text("puppet_version"),
-            text("cached_catalog_status"),
-            flag("noop_pending"),
-            flag("corrective_change"),
-            count(&has_event) > 0,
-        ])?;
+    transaction.prepare_cached(END_RUN)?.execute(params![
+        id,
+        to_signed(time),
+        status,
+        statuses.map_or(0, Map::len),
+        changed,
+        failed,
+        problem,
+        taking.compress(&events)?,
+        version,
+        text("puppet_version"),
+        text("cached_catalog_status"),
+        flag("noop_pending"),
+        flag("corrective_change"),
+        count(&has_event) > 0,
+    ])?;
     transaction.prepare_cached("DELETE FROM event WHERE run = ?1")?.execute([&id])?;
     if status == "unchanged" {
         // Most runs are. The list of runs has them.
@@ -216,4 +215,20 @@ fn insert_end_row(
         ..NewRow::of(HistoryKind::Run)
     };
     row.insert(taking, time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{END_RUN, HistoryIndex};
+
+    #[test]
+    fn end_of_a_run_does_not_read_all_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let index = HistoryIndex::open(directory.path()).unwrap();
+        let writer = index.write();
+        let mut plan = writer.prepare(&format!("EXPLAIN QUERY PLAN {END_RUN}")).unwrap();
+        let steps = plan.raw_query().mapped(|row| row.get::<_, String>(3));
+        let steps: Vec<String> = steps.collect::<Result<_, _>>().unwrap();
+        assert!(steps.iter().any(|step| step.contains("INDEX run_taken")), "{steps:#?}");
+    }
 }

@@ -31,6 +31,7 @@ pub use ssh_ca::{OrgSshCaCommand, OrgSshCaSignArgs};
 pub enum OrgCommand {
     /// Create an organisation: operator, account, roles, TLS authority, broker configuration
     #[command(after_help = "Examples:
+  rpc org init --quick --host broker.acme.net
   rpc org init /srv/acme --name acme --host broker.acme.net
   rpc org init ./try --no-tls        for a broker on the loopback interface only")]
     Init(OrgInitArgs),
@@ -125,9 +126,15 @@ credentials of monitoring systems.")]
 /// `rpc org init`.
 #[derive(Debug, Args)]
 pub struct OrgInitArgs {
-    /// Directory to create; it may exist if it is empty
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    /// Directory to create; it may exist if it is empty [default with --quick: ~/.config/muster/organisation]
+    #[arg(value_name = "DIR", required_unless_present = "quick")]
+    pub directory: Option<PathBuf>,
+    /// Also create you as a user in ~/.config/muster, and policies and settings for new nodes in the directory `site`
+    #[arg(long, requires = "hosts", conflicts_with = "no_tls")]
+    pub quick: bool,
+    /// Your name as a user [default: your login name]
+    #[arg(long, requires = "quick")]
+    pub user: Option<Identity>,
     /// Name of the organisation [default: the directory's name]
     #[arg(long)]
     pub name: Option<String>,

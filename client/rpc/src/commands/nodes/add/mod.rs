@@ -1,0 +1,121 @@
+//! `rpc node add`: makes machines nodes of the fleet, over ssh.
+//!
+//! All machines are probed, then each gets credentials, then all are installed, and then asked whether they answer. A machine that fails does not
+//! delay the others.
+
+mod answers;
+pub mod args;
+mod credentials;
+pub mod install;
+mod paste;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use muster_display::count_text;
+use muster_files::files::{self, FileAccessError};
+use muster_organisation::OrganisationError;
+use muster_organisation::machines::host::{RemoteHost, RemoteHostError};
+use muster_organisation::machines::probe::ProbeError;
+use muster_organisation::machines::source::ProgramSourceError;
+use muster_wire::identity::Identity;
+
+use crate::commands::nodes::add::args::NodeAddArgs;
+use crate::commands::nodes::add::credentials::NodeIssuer;
+use crate::commands::nodes::add::install::{MachineInstaller, ReadyMachine};
+use crate::session::context::{
+    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
+};
+use crate::session::remote_shell::RemoteShellError;
+
+/// Largest file with names of machines, in bytes.
+const MAX_HOSTS_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Why machines were not added, or one of them was not.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeAddError {
+    #[error(transparent)]
+    Organisation(#[from] OrganisationError),
+    #[error(transparent)]
+    Shell(#[from] RemoteShellError),
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error(transparent)]
+    Source(#[from] ProgramSourceError),
+    #[error(transparent)]
+    File(#[from] FileAccessError),
+    #[error("it has no full host name; use NAME={0}")]
+    NoName(String),
+    #[error("another machine of the list has the name {0}")]
+    SameName(Identity),
+    #[error("cannot prepare the files for the machine")]
+    Payload(#[source] io::Error),
+    #[error("{}, line {line}: {reason}", file.display())]
+    HostsFile { file: PathBuf, line: usize, reason: String },
+    #[error("without --ssh, name one machine with its full host name, or as NAME=HOST")]
+    NotOne,
+}
+
+impl CommandError for NodeAddError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Shell(error) => error.hints(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::NotOne | Self::HostsFile { .. } => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+pub async fn run(mut args: NodeAddArgs, cx: CommandContext<'_>) -> CommandResult {
+    if let Some(file) = &args.hosts_file {
+        args.hosts.extend(read_hosts(file)?);
+    }
+    let mut issuer = NodeIssuer::open(&args, cx)?;
+    if !args.ssh {
+        return Box::pin(paste::run(&args, issuer, cx)).await;
+    }
+    let installer = MachineInstaller::new(&args, cx);
+    let machines = installer.probe_all(&args.hosts).await;
+    let mut prepared = Vec::new();
+    for ReadyMachine { host, name, program } in machines {
+        let script = issuer.issue_script(&name, program.kind).await?;
+        prepared.push((ReadyMachine { host, name, program }, script));
+    }
+    issuer.publish_services().await?;
+    let started = installer.install_all(prepared).await;
+    let answered = answers::await_nodes(&started, cx).await?;
+    let total = args.hosts.len();
+    cx.printer.print_message(format_args!(
+        "{answered} of {} added",
+        count_text(total, "machine", "machines")
+    ));
+    Ok(CommandExitCode::from_verdict(answered == total))
+}
+
+/// The machines in a file, one per line.
+fn read_hosts(file: &Path) -> Result<Vec<RemoteHost>, NodeAddError> {
+    let text = if file == Path::new("-") {
+        files::read_bounded(io::stdin().lock(), file, MAX_HOSTS_BYTES)?
+    } else {
+        files::read_text(file, MAX_HOSTS_BYTES)?
+    };
+    let lines = text.lines().zip(1..).filter_map(|(line, number)| {
+        let host = line.split('#').next().unwrap_or_default().trim();
+        (!host.is_empty()).then_some((host, number))
+    });
+    let hosts = lines.map(|(host, line)| {
+        let failed = |error: RemoteHostError| NodeAddError::HostsFile {
+            file: file.to_owned(),
+            line,
+            reason: error.to_string(),
+        };
+        host.parse().map_err(failed)
+    });
+    hosts.collect()
+}

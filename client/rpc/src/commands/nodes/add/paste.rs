@@ -1,0 +1,26 @@
+//! `rpc node add` without `--ssh`: a line for root's shell on the machine, which has rpcd.
+
+use muster_organisation::machines::payload::paste_line;
+use muster_organisation::machines::script::InstalledProgram;
+
+use crate::commands::nodes::add::NodeAddError;
+use crate::commands::nodes::add::args::NodeAddArgs;
+use crate::commands::nodes::add::credentials::NodeIssuer;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+
+pub async fn run(
+    args: &NodeAddArgs,
+    mut issuer: NodeIssuer<'_>,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let [host] = args.hosts.as_slice() else { return Err(NodeAddError::NotOne.into()) };
+    let name = host.node_name().ok_or(NodeAddError::NotOne)?;
+    let script = issuer.issue_script(&name, InstalledProgram::Present).await?;
+    issuer.publish_services().await?;
+    let line = paste_line(&script).map_err(NodeAddError::Payload)?;
+    cx.printer.print_line(line)?;
+    cx.printer.print_hint(format_args!(
+        "it contains the key of {name}: paste it into root's shell there, after the package muster-node is installed"
+    ));
+    Ok(CommandExitCode::Passed)
+}
