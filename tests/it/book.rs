@@ -31,7 +31,7 @@ fn list_of_decisions_has_each_page_once() {
     assert_lists_each_once(&root.join("docs/decisions/README.md"), pages);
 }
 
-/// Fails unless the list links to each of these pages once. The list itself may be among them.
+/// Fails unless the list links to each of these pages once, and to nothing else. The list itself may be among them.
 fn assert_lists_each_once(list: &Path, mut pages: BTreeSet<PathBuf>) {
     let directory = list.parent().unwrap();
     let text = std::fs::read_to_string(list).unwrap();
@@ -45,6 +45,8 @@ fn assert_lists_each_once(list: &Path, mut pages: BTreeSet<PathBuf>) {
     assert!(missing.is_empty(), "{name} does not list {missing:#?}");
     let repeated: Vec<_> = listed.iter().filter(|(_, count)| **count > 1).collect();
     assert!(repeated.is_empty(), "{name} lists more than once: {repeated:#?}");
+    let others: Vec<_> = listed.keys().filter(|page| !pages.contains(*page)).collect();
+    assert!(others.is_empty(), "{name} lists what is no page of it: {others:#?}");
 }
 
 /// Whether a document is a page of `docs/decisions`, which the book does not have.
