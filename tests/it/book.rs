@@ -1,4 +1,5 @@
 //! The book: `docs/SUMMARY.md` lists each page once, and each link in a document leads to a file and a heading. Does not build it: `make docs` does.
+//! Pages of decisions are for contributors and no part of the book, which has their list: `docs/decisions/README.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,17 +17,42 @@ const MAX_README_LINES: usize = 120;
 fn summary_lists_each_page_once() {
     let root = project_root();
     let docs = root.join("docs");
-    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
-    let mut listed: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    for (_, target) in links(&summary) {
-        *listed.entry(normalize(&docs.join(target))).or_default() += 1;
-    }
     let mut pages = documents(&root);
-    pages.remove(&docs.join("SUMMARY.md"));
+    pages.retain(|page| !is_decision(page));
+    assert_lists_each_once(&docs.join("SUMMARY.md"), pages);
+}
+
+#[test]
+fn list_of_decisions_has_each_page_once() {
+    let root = project_root();
+    let mut pages = documents(&root);
+    pages.retain(|page| is_decision(page));
+    assert!(pages.len() > 70, "{} pages", pages.len());
+    assert_lists_each_once(&root.join("docs/decisions/README.md"), pages);
+}
+
+/// Fails unless the list links to each of these pages once, and to nothing else. The list itself may be among them.
+fn assert_lists_each_once(list: &Path, mut pages: BTreeSet<PathBuf>) {
+    let directory = list.parent().unwrap();
+    let text = std::fs::read_to_string(list).unwrap();
+    let mut listed: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (_, target) in links(&text) {
+        *listed.entry(normalize(&directory.join(target))).or_default() += 1;
+    }
+    pages.remove(list);
+    let name = list.display();
     let missing: Vec<_> = pages.iter().filter(|page| !listed.contains_key(*page)).collect();
-    assert!(missing.is_empty(), "docs/SUMMARY.md does not list {missing:#?}");
+    assert!(missing.is_empty(), "{name} does not list {missing:#?}");
     let repeated: Vec<_> = listed.iter().filter(|(_, count)| **count > 1).collect();
-    assert!(repeated.is_empty(), "docs/SUMMARY.md lists more than once: {repeated:#?}");
+    assert!(repeated.is_empty(), "{name} lists more than once: {repeated:#?}");
+    let others: Vec<_> = listed.keys().filter(|page| !pages.contains(*page)).collect();
+    assert!(others.is_empty(), "{name} lists what is no page of it: {others:#?}");
+}
+
+/// Whether a document is a page of `docs/decisions`, which the book does not have.
+fn is_decision(page: &Path) -> bool {
+    page.parent().is_some_and(|parent| parent.ends_with("docs/decisions"))
+        && !page.ends_with("README.md")
 }
 
 #[test]
@@ -68,7 +94,7 @@ fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// All documents of the book, and its summary.
+/// All documents of the book, its summary, and the decisions.
 fn documents(root: &Path) -> BTreeSet<PathBuf> {
     let mut found: BTreeSet<PathBuf> = ROOT_DOCUMENTS.map(|name| root.join(name)).into();
     let mut directories = vec![root.join("docs")];

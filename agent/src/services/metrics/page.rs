@@ -1,4 +1,4 @@
-//! The daemon's metrics. Their names and meaning: docs/guides/monitoring.md.
+//! The daemon's metrics. docs/guides/monitoring.md lists their names; their meaning is in their help lines.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;

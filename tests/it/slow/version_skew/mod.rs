@@ -1,5 +1,5 @@
 //! Programs of this commit and of an earlier one work together: `rpc`, nodes, services and organisations of either version. `tools/earlier` builds the
-//! programs; `docs/guides/installation.md` lists what does not work.
+//! programs; `docs/guides/installation.md` lists what needs a step of the administrator.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
