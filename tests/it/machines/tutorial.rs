@@ -53,8 +53,16 @@ fn parse_prompt(line: &str) -> Option<(&str, &str)> {
 
 /// Whether each shown line is in the output, in order. Numbers with a unit of time differ between runs.
 fn is_shown(shown: &[String], output: &str) -> bool {
-    let without_times =
-        |line: &str| line.split("time=").next().unwrap_or_default().trim().to_owned();
+    let without_times = |line: &str| {
+        line.split("time=")
+            .next()
+            .unwrap_or_default()
+            .split(" max:")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     let mut lines = output.lines().map(without_times);
     let mut wanted = shown.iter().filter(|line| *line != "...");
     wanted.all(|line| lines.any(|found| found == without_times(line)))
