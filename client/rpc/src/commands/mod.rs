@@ -331,7 +331,7 @@ documents! {
     "muster.registered-nodes.v1": "rpc nodes -j", RegisteredNodesDocument<'_>;
     "muster.verified-nodes.v1": "rpc find --verify -j", find::verify::VerifiedNodesDocument;
     "muster.registered-facets.v1": "rpc nodes --facets FACT -j", RegisteredFacetsDocument<'_>;
-    "muster.node.v1": "rpc node NODE -j, rpc inventory NODE -j", node::output::NodeDocument<'_>;
+    "muster.node.v1": "rpc node NODE -j, rpc inventory NODE -j", node::document::NodeDocument<'_>;
     "muster.node-history.v1": "rpc node NODE --history -j", NodeHistoryDocument<'_>;
     "muster.node-difference.v1": "rpc node NODE --diff FROM UNTIL -j", NodeDifferenceDocument<'_>;
     "muster.broker.balance.v1": "rpc broker balance -j", broker::balance::BrokerBalanceDocument;

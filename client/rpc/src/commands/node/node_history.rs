@@ -5,8 +5,8 @@ use muster_client::documents::{NodeDifferenceDocument, NodeHistoryDocument};
 use muster_wire::Millis;
 use muster_wire::node_history::NodeHistory;
 
-use crate::commands::nodes::args::NodeArgs;
-use crate::commands::nodes::history_output::{render_changes, render_difference};
+use crate::commands::node::args::NodeArgs;
+use crate::commands::node::history_output::{render_changes, render_difference};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;
 
