@@ -136,20 +136,6 @@ async fn directory_that_has_not_read_the_records_is_not_asked() {
     assert_eq!(lines(&output.stdout), ["dir1.acme.net"], "{}", describe_output(&output));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(errors.contains("has just started") && errors.contains("asking all nodes"), "{errors}");
-    // A node's page does without the sections of services that do not run.
-    let output = fleet.rpc.run(&["node", "db1.acme.net"]).await;
-    let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
-    for line in
-        ["no directory is running", "Daemon:\n", "Checks: none\n", "Runs: no ", "History: no "]
-    {
-        assert!(page.contains(line), "{line}: {page}");
-    }
-    let (document, code) = fleet.rpc.run_json(&["node", "db1.acme.net", "--live"]).await;
-    assert_eq!((code, &document["source"]), (0, &json!("node")), "{document:#}");
-    check_schema("muster.node.v1", &document, SchemaMode::Strict).unwrap();
-    let gone = fleet.rpc.run(&["node", "db9.acme.net"]).await;
-    assert_eq!(gone.status.code(), Some(3), "{}", describe_output(&gone));
     let output = fleet.rpc.run(&["check-registration"]).await;
     assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
     assert!(lines(&output.stdout)[0].starts_with("UNKNOWN: "), "{}", describe_output(&output));

@@ -135,7 +135,7 @@ fn list_first_commands(root: &Command) -> String {
 }
 
 fn end_first_page() -> String {
-    let names = TOPICS.map(|topic| topic.name);
+    let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
     format!("{FIRST_PAGE_END}{}.", names.join(", "))
 }
 
@@ -150,8 +150,8 @@ fn list_groups(root: &Command) -> String {
 }
 
 fn list_topics() -> String {
-    let rows = TOPICS.map(|topic| name_row(topic.name, topic.summary));
-    format!("Topics, as in `rpc help filters`:\n{}\n", rows.concat())
+    let rows = TOPICS.iter().map(|topic| name_row(topic.name, topic.summary));
+    format!("Topics, as in `rpc help filters`:\n{}\n", rows.collect::<String>())
 }
 
 /// The definition of the command with these words.
@@ -173,19 +173,19 @@ fn show_only(command: Command, is_shown: impl Fn(&Arg) -> bool) -> Command {
 /// The short page of the command with these words: its own options, a line for each group of options, and no examples.
 pub(super) fn render_short_page(root: Command, path: &[String]) -> StyledStr {
     let Some(command) = find_command(root, path) else { return StyledStr::new() };
-    let full = format!("rpc {} --help", path.join(" "));
-    let groups = list_option_groups(&command, &full);
+    let groups = list_option_groups(&command);
     let more = if command.has_subcommands() { "more" } else { "all options, and examples" };
     let is_own = |argument: &Arg| {
         argument.get_id() != "version"
             && (argument.is_positional() || argument.get_help_heading().is_none())
     };
     let own = show_only(command, is_own);
-    own.after_help(format!("{groups}`{full}` shows {more}.")).render_help()
+    let path = path.join(" ");
+    own.after_help(format!("{groups}`rpc {path} --help` shows {more}.")).render_help()
 }
 
-/// A line for each heading of options: some of them, what they decide, and where all are.
-fn list_option_groups(command: &Command, full: &str) -> String {
+/// A line for each heading of options: some of them, and the heading or the topic that explains them.
+fn list_option_groups(command: &Command) -> String {
     let options = command.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
     let mut groups: Vec<(&str, Vec<&Arg>)> = Vec::new();
     for option in options {
@@ -201,7 +201,7 @@ fn list_option_groups(command: &Command, full: &str) -> String {
     let rows = groups.iter().map(|(heading, members)| {
         let text = match find_topic(heading) {
             Some(topic) => format!("{}: `rpc help {}`", topic.summary, topic.name),
-            None => format!("{heading}: `{full}`"),
+            None => (*heading).to_owned(),
         };
         label_line(2, GROUP_WIDTH, name_options(members), text) + "\n"
     });

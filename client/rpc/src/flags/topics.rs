@@ -18,7 +18,7 @@ pub struct HelpTopic {
     pub examples: &'static str,
 }
 
-pub const TOPICS: [HelpTopic; 6] = [
+pub const TOPICS: &[HelpTopic] = &[
     HelpTopic {
         name: "filters",
         heading: filters::HELP_HEADING,
