@@ -151,7 +151,8 @@ impl<'a> CommandLinePosition<'a> {
         if std::ptr::eq(self.command, root) {
             candidates.extend(known.agent_candidates());
         } else if self.command.get_name() == "help" && self.positionals.is_empty() {
-            let topic = |topic: &HelpTopic| CompletionCandidate::new(topic.name, Some(topic.summary));
+            let topic =
+                |topic: &HelpTopic| CompletionCandidate::new(topic.name, Some(topic.summary));
             candidates.extend(TOPICS.iter().map(topic));
             candidates.push(CompletionCandidate::new("all", Some("All commands")));
         } else if self.command.get_name() == "do" && !self.positionals.is_empty() {

@@ -17,8 +17,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::report::history_rows::{
-    MAX_CELL_LINES, by_text, dash, result_text, run_by_text, run_status_text,
-    runs_table, text_or_dash, what_text,
+    MAX_CELL_LINES, by_text, dash, result_text, run_by_text, run_status_text, runs_table,
+    text_or_dash, what_text,
 };
 use crate::session::context::CommandError;
 

@@ -108,9 +108,11 @@ fn render_record(record: &ShownRecord) -> String {
             row("agent problem", format!("{}: {}", path.line(), problem.line()))
         }));
     }
-    rows.extend(directory_problem.iter().map(|problem| {
-        row("directory", format!("{problem}; the node itself was asked"))
-    }));
+    rows.extend(
+        directory_problem
+            .iter()
+            .map(|problem| row("directory", format!("{problem}; the node itself was asked"))),
+    );
     Table::default().rows(rows).render(UNLIMITED_WIDTH)
 }
 

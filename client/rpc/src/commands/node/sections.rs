@@ -305,7 +305,8 @@ mod tests {
     #[test]
     fn node_without_an_answer_says_why() {
         let node = "db1".parse().unwrap();
-        let mut answers = report("rpcutil", "inventory", vec![reply("db1", 5, "denied", json!({}))]);
+        let mut answers =
+            report("rpcutil", "inventory", vec![reply("db1", 5, "denied", json!({}))]);
         let failed = read_reply(&answers, &node).unwrap_err();
         assert_eq!(failed.to_string(), "db1: `rpcutil inventory` failed: denied");
         assert_eq!(failed.exit_code(), CommandExitCode::SomeFailed);
