@@ -57,7 +57,7 @@ pub fn render_sections(
         ("History", history.as_ref().map(|found| table(history_table(&found.rows)))),
         ("Jobs", jobs.as_ref().map(|jobs| table(jobs_table(jobs, node)))),
     ] {
-        push_section(&mut page, title, text);
+        push_section(&mut page, title, &text);
     }
     page.into_text()
 }
@@ -69,8 +69,8 @@ fn render_map(map: &Map<String, Value>, width: usize) -> String {
 }
 
 /// Appends a title and, indented, the text; `none` for no text, or the reason why there is none.
-fn push_section(page: &mut TextPage, title: &str, text: Result<String, &String>) {
-    let (beside, below) = match &text {
+fn push_section(page: &mut TextPage, title: &str, text: &Result<String, &String>) {
+    let (beside, below) = match text {
         Err(reason) => (reason.as_str(), ""),
         Ok(text) if text.is_empty() => ("none", ""),
         Ok(text) => ("", text.as_str()),
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn missing_sections_say_why_in_a_line() {
-        let none = "no history is running".to_owned();
+        let reason = "no history is running".to_owned();
         let problem = AgentProblemRow {
             agent: "disk".to_owned(),
             path: "/etc/muster/ddl/disk.json".to_owned().into(),
@@ -289,8 +289,8 @@ mod tests {
             record,
             checks: FleetCheckList::default(),
             daemon: Err("dev1.example.net is not connected\nweb2: forged".to_owned()),
-            runs: Err(none.clone()),
-            history: Err(none),
+            runs: Err(reason.clone()),
+            history: Err(reason),
             ..sections()
         };
         let text = rendered(&sections);
