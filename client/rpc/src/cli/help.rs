@@ -208,15 +208,14 @@ fn list_option_groups(command: &Command) -> String {
     format!("Groups of options:\n{}\n", rows.collect::<String>())
 }
 
-/// The names of the common options of a group, or of all without one, as many as fit.
+/// The names of a group's options, common ones first, as many as fit.
 fn name_options(members: &[&Arg]) -> String {
     const MORE: &str = " ...";
-    let is_common = |arg: &&&Arg| arg.get_long().is_some_and(|long| COMMON_OPTIONS.contains(&long));
-    let has_common = members.iter().any(|arg| is_common(&arg));
-    let listed = members.iter().filter(|arg| !has_common || is_common(arg));
+    let is_common = |arg: &&Arg| arg.get_long().is_some_and(|long| COMMON_OPTIONS.contains(&long));
+    let (common, others): (Vec<&Arg>, Vec<&Arg>) = members.iter().copied().partition(is_common);
     let mut names = String::new();
     let mut count = 0;
-    for arg in listed {
+    for arg in common.iter().chain(&others) {
         let name = match (arg.get_short(), arg.get_long()) {
             (Some(short), _) => format!("-{short} "),
             (None, long) => format!("--{} ", long.unwrap_or_default()),

@@ -27,8 +27,7 @@ pub const TOPICS: &[HelpTopic] = &[
 Conditions of different kinds must all be true, and so must several of one kind;
 several -I are alternatives. Without a condition, all nodes are selected. They
 are found in the directory if one runs, by broadcast otherwise.",
-        examples: "\
-  rpc find -C apache -F os.family=Debian
+        examples: "  rpc find -C apache -F os.family=Debian
   rpc find -W \"country=uk apache\"           the same kinds in one option
   rpc find -S \"country=uk and not apache\"
   rpc find -I web[1-40].acme.net -I db1
@@ -42,8 +41,7 @@ are found in the directory if one runs, by broadcast otherwise.",
 Without these options, all nodes receive the request at once. A rollout with
 --batch or --canary stops when more nodes fail than --max-failures allows. It is
 a job: `rpc do --resume JOB` continues it.",
-        examples: "\
-  rpc service restart service=httpd -C web --canary 2 --batch 10%
+        examples: "  rpc service restart service=httpd -C web --canary 2 --batch 10%
   rpc service restart service=httpd -C web --batch 5 --max-failures 3
   rpc rpcutil ping --limit 10 --limit-seed 7   ten nodes, at random",
     },
@@ -54,8 +52,7 @@ a job: `rpc do --resume JOB` continues it.",
         text: "\
 rpc asks on the terminal before it changes many nodes. A request that may change
 nodes is stored as a job, which `rpc job show` and `rpc job undo` take.",
-        examples: "\
-  rpc puppetral do type=user name=rip --noop
+        examples: "  rpc puppetral do type=user name=rip --noop
   rpc service restart service=httpd -C web --yes --job restart
   rpc do --retry-failed restart",
     },
@@ -67,8 +64,7 @@ nodes is stored as a job, which `rpc job show` and `rpc job undo` take.",
 Results are text for people unless an option selects another form. They go to
 standard output, messages to standard error. `rpc schema` prints the schema of
 each document.",
-        examples: "\
-  rpc service status service=httpd --table
+        examples: "  rpc service status service=httpd --table
   rpc run uptime --fold
   rpc do rpcutil ping -j --jq '.replies[].sender'",
     },
@@ -80,8 +76,7 @@ each document.",
 A policy of a node can require that a second user approves a request. The first
 user writes a proposal, the second one approves it with `rpc approve`, and the
 first one sends it.",
-        examples: "\
-  rpc service stop service=httpd -C web --request-approval stop.json
+        examples: "  rpc service stop service=httpd -C web --request-approval stop.json
   rpc approve stop.json
   rpc service stop service=httpd --approve stop.json.approved",
     },
@@ -92,8 +87,7 @@ first one sends it.",
         text: "\
 They can be before or after the command. `rpc --help` lists exit codes and
 environment variables.",
-        examples: "\
-  rpc --context staging find
+        examples: "  rpc --context staging find
   rpc find -v --utc",
     },
 ];
