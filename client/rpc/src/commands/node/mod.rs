@@ -51,7 +51,8 @@ pub async fn show_node(
     let json = json.form()?;
     let fleet = cx.connect(&TargetSelection::for_collective(collective)).await?;
     let sections = Box::pin(NodeSections::ask(&fleet, question, cx)).await?;
-    let render = || render_sections(&sections, question.node, cx.width(), unix_millis_now());
+    let widths = (cx.width(), cx.table_width());
+    let render = || render_sections(&sections, question.node, widths, unix_millis_now());
     cx.print_result(json.as_ref(), &NodeDocument::new(&sections, question.node), render)?;
     let is_false = sections.record.verified == Some(false);
     if is_false {

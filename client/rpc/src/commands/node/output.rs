@@ -30,20 +30,20 @@ const STATISTICS_WIDTH: usize = 28;
 /// States that the page shows elsewhere.
 const OTHER_STATES: [&str; 2] = ["ssh", CHECKS_STATE_NAME];
 
-/// The page of a node, at this time.
+/// The page of a node, at this time, with outlines and tables of these widths.
 pub fn render_sections(
     sections: &NodeSections,
     node: &Identity,
-    width: usize,
+    (width, table_width): (usize, usize),
     now: Millis,
 ) -> String {
     let NodeSections { record, checks, daemon, runs, history, jobs } = sections;
-    let width = width.saturating_sub(INDENT);
+    let (width, table_width) = (width.saturating_sub(INDENT), table_width.saturating_sub(INDENT));
     let mut states = record.output.state.clone();
     states.retain(|name, _| !OTHER_STATES.contains(&name.as_str()));
     let checks: Vec<FleetCheckRow<'_>> = checks.checks.iter().map(FleetCheckRow::new).collect();
     // A table of one node.
-    let table = |mut table: Table| table.remove_column("NODE").render_rows(width);
+    let table = |mut table: Table| table.remove_column("NODE").render_rows(table_width);
     let statistics =
         |map: &Map<String, Value>| render_statistics(&read_values(map).unwrap_or_default());
     let mut page = TextPage::default();
@@ -260,7 +260,7 @@ mod tests {
 
     fn rendered(sections: &NodeSections) -> String {
         let node = "dev1.example.net".parse().unwrap();
-        plain(&render_sections(sections, &node, WIDTH, NOW))
+        plain(&render_sections(sections, &node, (WIDTH, UNLIMITED_WIDTH), NOW))
     }
 
     #[test]
