@@ -174,7 +174,7 @@ async fn collect_documents(fixture: &OutputFixture) -> Vec<Value> {
         &["facts"],
         &["filter", "test", &fleet, "name=good and puppet().enabled"],
         &["inventory", "good"],
-        &["inventory", "gone"],
+        &["node", "good"],
         &["inventory", "--collectives"],
         &["explain", "work", "what=x"],
         &["explain", "work", "what=x", "-I", "good"],
@@ -232,7 +232,7 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/`, `catalogs/` and `schedules/`.
-const OTHERS: [&str; 44] = [
+const OTHERS: [&str; 43] = [
     "muster.history.v1",
     "muster.drift.v1",
     "muster.statistics.v1",
@@ -254,7 +254,6 @@ const OTHERS: [&str; 44] = [
     "muster.verified-nodes.v1",
     "muster.node-history.v1",
     "muster.node-difference.v1",
-    "muster.registered-node.v1",
     "muster.registered-nodes.v1",
     "muster.schedules.v1",
     "muster.schedule.v1",

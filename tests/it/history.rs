@@ -140,6 +140,11 @@ async fn change_is_found_by_resource_user_request_and_words() {
     fleet.await_rows(&["--text", "motd", "--kind", "change", "-I", NODE], 2).await;
     fleet.await_rows(&["--text", "motd", "-I", "other"], 0).await;
     fleet.await_rows(&["--until", "yesterday"], 0).await;
+    // The page of the node has the changes and their jobs.
+    let (page, code) = fleet.rpc.run_json(&["node", NODE]).await;
+    let count = |section: &str| page[section].as_array().map(Vec::len);
+    assert_eq!((code, count("history"), count("jobs")), (0, Some(4), Some(2)), "{page:#}");
+    assert_eq!((&page["runs"], &page["jobs"][0]["statuscode"]), (&json!([]), &json!(0)));
     // A refusal.
     let output =
         fleet.rpc.run(&["do", "puppetral", "type=file", "name=relative", "-I", NODE]).await;
@@ -248,6 +253,11 @@ async fn users_without_the_right_read_nothing() {
         assert!(!output.status.success() && text.contains("not allowed"), "{words:?}: {text}");
         assert!(!text.contains("File["), "{text}");
     }
+    // The page of a node names what this user may not read.
+    let output = mallory.run(&["node", NODE]).await;
+    let text = describe_output(&output);
+    let is_denied = text.contains("History: the history denied the request");
+    assert!(output.status.success() && is_denied && !text.contains("File["), "{text}");
     fleet.await_rows(&["resource", &resource], 1).await;
 }
 

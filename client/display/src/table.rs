@@ -78,6 +78,16 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Removes the column with this heading.
+    pub fn remove_column(&mut self, title: &str) -> &mut Self {
+        if let Some(at) = self.heading.iter().position(|name| name == title) {
+            self.heading.remove(at);
+            let rows = self.rows.iter_mut().filter(|row| at < row.cells.len());
+            rows.for_each(|row| drop(row.cells.remove(at)));
+        }
+        self
+    }
+
     /// Cuts rows that would have more lines; `…` marks them.
     pub fn max_lines(&mut self, max_lines: Option<usize>) -> &mut Self {
         self.max_lines = max_lines;
@@ -246,6 +256,13 @@ mod tests {
         let (text, _) = draw(80, Some(2));
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn removed_column_is_in_no_row() {
+        let mut table = Table::new(["TIME", "NODE", "RESULT"]);
+        table.row(["1", "db1", "OK"]).row(["2"]).remove_column("NODE").remove_column("NONE");
+        assert_eq!(plain(&table.render(80)), "TIME  RESULT\n1     OK\n2\n");
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn run_command(
 fn print_usage(message: &CommandLineMessage) -> CommandExitCode {
     match message {
         // An error of standard output cannot be reported.
-        CommandLineMessage::ShortHelp(page) => {
+        CommandLineMessage::HelpPage(page) => {
             let _ = write!(anstream::stdout(), "{}", page.ansi());
             CommandExitCode::Passed
         }

@@ -8,6 +8,6 @@ mod puppet_runs;
 mod services;
 
 pub use node_history::{NodeDifferenceDocument, NodeHistoryDocument};
-pub use nodes::{RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument};
+pub use nodes::{RegisteredFacetsDocument, RegisteredNodesDocument};
 pub use puppet_runs::{PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine};
 pub use services::ServiceDocument;

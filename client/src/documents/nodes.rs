@@ -1,6 +1,6 @@
 //! Documents of what the directory knows.
 
-use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,21 +40,5 @@ impl<'a> RegisteredFacetsDocument<'a> {
     /// The document of the values of a fact.
     pub fn new(fact: &'a str, output: &'a DirectoryFacetsOutput) -> Self {
         Self { schema: "muster.registered-facets.v1", fact, output }
-    }
-}
-
-/// The document of `rpc node -j`.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct RegisteredNodeDocument<'a> {
-    schema: &'static str,
-    verified: Option<bool>,
-    #[serde(flatten)]
-    output: &'a DirectoryShowOutput,
-}
-
-impl<'a> RegisteredNodeDocument<'a> {
-    /// The document of one node; `verified` is whether the node itself has signed it, if that was checked.
-    pub fn new(output: &'a DirectoryShowOutput, verified: Option<bool>) -> Self {
-        Self { schema: "muster.registered-node.v1", verified, output }
     }
 }

@@ -8,6 +8,7 @@ use muster_ddl::EmptyInput;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::poll_until_ok;
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::{Value, json};
 
@@ -25,12 +26,27 @@ async fn without_a_directory_nodes_are_found_by_broadcast_silently() {
     assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
     assert_eq!(lines(&output.stderr), [""; 0], "{}", describe_output(&output));
     // With `--dm directory`, and for commands that only the directory can answer, its absence is an error.
-    for demanded in [&["find", "--dm", "directory"][..], &["nodes"], &["node", "db1.acme.net"]] {
+    let verify = ["node", "db1.acme.net", "--verify"];
+    for demanded in [&["find", "--dm", "directory"][..], &["nodes"], &verify] {
         let output = fleet.rpc.run(demanded).await;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{demanded:?}: {}", describe_output(&output));
         assert!(errors.contains("no directory is running"), "{demanded:?}: {errors}");
     }
+    // A node's page does without the sections of services that do not run.
+    let output = fleet.rpc.run(&["node", "db1.acme.net"]).await;
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+    for line in
+        ["no directory is running", "Daemon:\n", "Checks: none\n", "Runs: no ", "History: no "]
+    {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    let (document, code) = fleet.rpc.run_json(&["node", "db1.acme.net", "--live"]).await;
+    assert_eq!((code, &document["source"]), (0, &json!("node")), "{document:#}");
+    check_schema("muster.node.v1", &document, SchemaMode::Strict).unwrap();
+    let gone = fleet.rpc.run(&["node", "db9.acme.net"]).await;
+    assert_eq!(gone.status.code(), Some(3), "{}", describe_output(&gone));
     let output = fleet.rpc.run(&["check-registration"]).await;
     assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
     assert!(lines(&output.stdout)[0].starts_with("UNKNOWN: no directory is running"));

@@ -53,7 +53,7 @@ impl QueryFleet {
         let commands: [(&str, &[&str]); 3] = [
             ("muster.registered-nodes.v1", &["nodes", "--fields", "customer"]),
             ("muster.registered-facets.v1", &["nodes", "--facets", "customer"]),
-            ("muster.registered-node.v1", &["node", "db1.acme.net", "--verify"]),
+            ("muster.node.v1", &["node", "db1.acme.net", "--verify"]),
         ];
         for (schema, arguments) in commands {
             let (document, code) = self.fleet.rpc.run_json(arguments).await;

@@ -65,7 +65,8 @@ async fn state_of_puppet_and_sshd_is_shown_queried_and_counted() {
     let output = fleet.rpc.run(&["node", "db1.acme.net"]).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("ssh host key") && text.contains("ssh-ed25519 AAAA"), "{text}");
-    assert!(text.contains("state puppet") && text.contains("failed+changed"), "{text}");
+    let state = text.split_once("State:\n").unwrap_or_default().1;
+    assert!(state.contains("  puppet:\n") && state.contains("failed+changed"), "{text}");
 
     // An exported inventory has the state on request.
     let file = fleet.rpc.path("fleet.json");

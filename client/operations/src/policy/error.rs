@@ -15,9 +15,9 @@ pub enum PolicyError {
     /// A directory without a policy.
     #[error("{} contains no policy", .0.display())]
     NoPolicy(PathBuf),
-    /// An invalid inventory file, and why.
-    #[error("{} is not a node inventory: {}", .0.display(), .1)]
-    Inventory(PathBuf, String),
+    /// An invalid document of a node, and why.
+    #[error("{} is not what `rpc node NODE -j` prints: {}", .0.display(), .1)]
+    SavedNode(PathBuf, String),
     /// An invalid test file, and the error with its position.
     #[error("{}: {}", .0.display(), .1)]
     Cases(PathBuf, String),

@@ -1,18 +1,17 @@
-//! A node's saved state for policy tests: from a saved inventory, or from assumed facts.
+//! A node's saved state for policy tests: from a saved document, or from assumed facts.
 
 use std::path::Path;
 
-use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_contract::directory::DirectoryShowOutput;
 use muster_files::files;
 use muster_filter::FactTerm;
 use muster_filter::state::{NodeFacts, NodeView};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::policy::error::PolicyError;
 
-/// Maximum size of an inventory, in bytes: no reply is larger.
-const MAX_INVENTORY_BYTES: u64 = 4 * 1024 * 1024;
+/// Maximum size of a document, in bytes: no reply is larger.
+const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The saved state of a node.
 #[derive(Debug, Clone, Default)]
@@ -25,30 +24,23 @@ pub struct SavedNode {
     collectives: Vec<String>,
 }
 
-/// The parts of `rpc inventory NODE -j` that policies use.
-#[derive(Debug, Deserialize)]
-struct SavedInventoryDocument {
-    node: String,
-    inventory: Option<RpcutilInventoryOutput>,
-}
-
 impl SavedNode {
-    /// Reads a file that `rpc inventory NODE -j` wrote.
+    /// Reads a file that `rpc node NODE -j` wrote.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
-        let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
-        let invalid = |problem: String| PolicyError::Inventory(path.to_owned(), problem);
-        let document: SavedInventoryDocument =
+        let text = files::read_text(path, MAX_DOCUMENT_BYTES)?;
+        let invalid = |problem: String| PolicyError::SavedNode(path.to_owned(), problem);
+        let document: DirectoryShowOutput =
             serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
-        let inventory = document.inventory.ok_or_else(|| {
-            invalid("the node did not reply when the file was written".to_owned())
-        })?;
+        if document.node.node.is_empty() {
+            return Err(invalid("it names no node".to_owned()));
+        }
         let node = Self {
-            identity: document.node,
-            agents: inventory.agents,
-            collectives: inventory.collectives,
+            identity: document.node.node,
+            agents: document.agents.into_keys().collect(),
+            collectives: document.node.collectives,
             ..Self::default()
         };
-        node.with_facts_and_classes(inventory.facts, &inventory.classes)
+        node.with_facts_and_classes(document.facts, &document.classes.unwrap_or_default())
     }
 
     /// Adds classes, and facts that replace those with the same names.
@@ -82,7 +74,7 @@ impl SavedNode {
         Ok(self)
     }
 
-    /// The node's name, if the state is from an inventory.
+    /// The node's name, if the state is from a document.
     pub fn name(&self) -> Option<&str> {
         Some(self.identity.as_str()).filter(|name| !name.is_empty())
     }
@@ -135,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_node_from_an_inventory() {
+    fn reads_a_node_from_its_document() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("db1.json");
         let text = json!({
-            "schema": "muster.inventory.v1", "node": "db1.acme.net", "daemon_stats": null,
-            "inventory": {"facts": {"customer": "acme"}, "classes": ["apache"], "agents": ["rpcutil"], "version": "1"},
+            "schema": "muster.node.v1", "node": {"node": "db1.acme.net", "collectives": ["muster"]},
+            "facts": {"customer": "acme"}, "classes": ["apache"], "agents": {"rpcutil": "1"}, "runs": null,
         });
         std::fs::write(&path, text.to_string()).unwrap();
         let node = SavedNode::read(&path).unwrap();
@@ -149,7 +141,7 @@ mod tests {
             (&node.classes[..], &node.agents[..]),
             (&["apache".to_owned()][..], &["rpcutil".to_owned()][..])
         );
-        std::fs::write(&path, json!({"node": "db1", "inventory": null}).to_string()).unwrap();
-        assert!(SavedNode::read(&path).unwrap_err().to_string().contains("did not reply"));
+        std::fs::write(&path, json!({"facts": {}}).to_string()).unwrap();
+        assert!(SavedNode::read(&path).unwrap_err().to_string().contains("names no node"));
     }
 }

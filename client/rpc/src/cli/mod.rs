@@ -10,13 +10,12 @@ use clap::{ArgAction, Args, CommandFactory as _, Parser};
 use muster_display::printer::{OutputPrinter, VerbosityLevel};
 
 use crate::commands::Command;
+use crate::flags::topics::GLOBAL_HEADING;
 use crate::flags::values::ColorMode;
 use crate::session::context::{CommandContext, CommandResult, Configuration};
 use crate::session::environment::ProcessEnvironment;
 
 pub use read::CommandLineMessage;
-
-const GLOBAL_HEADING: &str = "Global options";
 
 const AFTER_HELP: &str = "\
 Exit codes:

@@ -19,8 +19,8 @@ const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
 pub enum CommandLineMessage {
     /// A usage error, a page of help, or the version.
     Clap(clap::Error),
-    /// The short page of `-h`.
-    ShortHelp(StyledStr),
+    /// A page of help that clap does not have.
+    HelpPage(StyledStr),
 }
 
 impl Cli {
@@ -34,12 +34,15 @@ impl Cli {
                 if let Some(cli) = Self::parse_agent_help(arguments.clone()) {
                     return Ok(cli);
                 }
-                let short = Self::short_help(&arguments);
+                let page = Self::help_page(&arguments);
                 return Err(
-                    short.map_or(CommandLineMessage::Clap(error), CommandLineMessage::ShortHelp)
+                    page.map_or(CommandLineMessage::Clap(error), CommandLineMessage::HelpPage)
                 );
             }
             Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
+                if let Some(page) = Self::topic_page(&arguments) {
+                    return Err(CommandLineMessage::HelpPage(page));
+                }
                 if let Some(arguments) = help_of_agent(&arguments) {
                     return Self::parse_arguments(arguments);
                 }
@@ -124,7 +127,7 @@ fn explain_number(error: clap::Error) -> clap::Error {
 
 /// `rpc service restart --help` for `rpc help service restart`, if `service` is not a command.
 fn help_of_agent(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    let index = arguments.iter().position(|word| word == "help").filter(|index| *index > 0)?;
+    let index = help_index(arguments)?;
     let agent = arguments.get(index + 1)?.to_str()?;
     if agent.starts_with('-') || Cli::command_names().iter().any(|name| name == agent) {
         return None;
@@ -133,6 +136,11 @@ fn help_of_agent(arguments: &[OsString]) -> Option<Vec<OsString>> {
     line.remove(index);
     line.push("--help".into());
     Some(line)
+}
+
+/// The position of the word `help`.
+pub(super) fn help_index(arguments: &[OsString]) -> Option<usize> {
+    arguments.iter().position(|word| word == "help").filter(|index| *index > 0)
 }
 
 #[cfg(test)]
@@ -148,7 +156,7 @@ mod tests {
         fn kind(&self) -> clap::error::ErrorKind {
             match self {
                 Self::Clap(error) => error.kind(),
-                Self::ShortHelp(_) => clap::error::ErrorKind::DisplayHelp,
+                Self::HelpPage(_) => clap::error::ErrorKind::DisplayHelp,
             }
         }
     }
@@ -247,6 +255,8 @@ mod tests {
             "rpc do --help",
             "rpc do --resume JOB --help",
             "rpc rpcutil --nonsense --help",
+            "rpc help all",
+            "rpc help filters",
         ] {
             assert!(Cli::parse_arguments(line.split(' ').map(OsString::from)).is_err(), "{line}");
         }

@@ -2,9 +2,14 @@
 
 use clap::CommandFactory as _;
 
-use crate::cli::Cli;
+use crate::cli::help::{FIRST_COMMANDS, render_short_page};
+use crate::cli::{Cli, CommandLineMessage};
 use crate::commands::Command;
+use crate::flags::topics::TOPICS;
 use crate::report::testing::{WIDTH, is_within_width};
+
+/// A terminal shows them with its prompt.
+const MAX_FIRST_LINES: usize = 40;
 
 /// The definitions of all commands, which are deferred until a command is built.
 fn built_command() -> clap::Command {
@@ -17,7 +22,10 @@ fn page(path: &[&str]) -> String {
     let mut command = built_command();
     let found =
         path.iter().fold(&mut command, |command, name| command.find_subcommand_mut(name).unwrap());
-    let page = found.render_help().to_string();
+    trim_lines(&found.render_help().to_string())
+}
+
+fn trim_lines(page: &str) -> String {
     page.lines().map(|line| format!("{}\n", line.trim_end())).collect::<Vec<_>>().concat()
 }
 
@@ -65,35 +73,66 @@ fn command_line_is_valid_and_every_command_has_examples() {
 fn every_command_is_in_exactly_one_group_of_the_help() {
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    assert_eq!(
-        names[..10],
-        ["do", "run", "find", "ping", "puppet", "cp", "cancel", "facts", "inventory", "doctor"]
-    );
+    assert_eq!(names[..6], ["do", "run", "cp", "puppet", "cancel", "explain"]);
     let grouped: usize = Command::GROUPS.iter().map(|(_, count)| count).sum();
     assert_eq!(grouped, names.len());
 }
 
-#[test]
-fn short_help_has_the_most_used_options_and_no_examples() {
-    let page = |line: &str| {
-        let words: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
-        Cli::short_help(&words).map(|page| page.to_string())
-    };
-    for line in ["rpc --help", "rpc find --help", "rpc help find", "rpc find -C x"] {
-        assert_eq!(page(line), None, "{line}");
+/// The page for a command line, with trailing spaces removed.
+fn printed_page(line: &str) -> String {
+    let words: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
+    match Cli::parse_arguments(words) {
+        Err(CommandLineMessage::HelpPage(page)) => trim_lines(&page.to_string()),
+        Err(CommandLineMessage::Clap(error)) => trim_lines(&error.to_string()),
+        other => panic!("{line}: {other:?}"),
     }
+}
+
+#[test]
+fn first_page_has_commands_of_the_first_hour() {
+    let page = printed_page("rpc");
+    assert!(is_within_width(&page) && page.lines().count() <= MAX_FIRST_LINES, "{page}");
+    for line in ["rpc -h", "rpc help", "rpc -v -h"] {
+        assert_eq!(printed_page(line), page, "{line}");
+    }
+    // The names of the page are commands.
+    let rows = page.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    assert_eq!(rows.count(), FIRST_COMMANDS.iter().map(|(_, names)| names.len()).sum::<usize>());
+}
+
+#[test]
+fn full_page_has_all_commands_and_topics() {
+    let page = printed_page("rpc help all");
+    assert_eq!(printed_page("rpc --help"), page);
+    assert!(is_within_width(&page), "{page}");
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        assert!(page.contains(&format!("\n  {} ", command.get_name())), "{}", command.get_name());
+    }
+    insta::assert_snapshot!("help_all", page);
+    for topic in TOPICS {
+        let page = printed_page(&format!("rpc help {}", topic.name));
+        assert!(is_within_width(&page) && page.contains("Examples:"), "{page}");
+        insta::assert_snapshot!(format!("help_topic_{}", topic.name), page);
+    }
+}
+
+#[test]
+fn short_help_has_own_options_and_a_line_for_each_group() {
     for (line, name) in [
-        ("rpc -h", "short"),
         ("rpc find -C apache -h", "short_find"),
         ("rpc do -h", "short_do"),
+        ("rpc run -h", "short_run"),
         ("rpc puppet runall -h", "short_puppet_runall"),
         ("rpc -c x.toml job -h", "short_job"),
     ] {
-        let page = page(line).unwrap();
-        assert!(is_within_width(&page), "{page}");
-        assert!(!page.contains("Examples:") && page.lines().count() <= 76, "{page}");
-        let page =
-            page.lines().map(|line| format!("{}\n", line.trim_end())).collect::<Vec<_>>().concat();
-        insta::assert_snapshot!(name, page);
+        insta::assert_snapshot!(name, printed_page(line));
+    }
+    for path in command_paths(&built_command(), &[]).iter().filter(|path| !path.is_empty()) {
+        let page = trim_lines(&render_short_page(Cli::definition(), path).to_string());
+        assert!(is_within_width(&page) && !page.contains("Examples:"), "{page}");
+    }
+    for line in ["rpc find --help", "rpc help find", "rpc find -C x"] {
+        let words: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
+        assert_eq!(Cli::help_page(&words).map(|page| page.to_string()), None, "{line}");
     }
 }

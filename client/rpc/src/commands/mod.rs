@@ -26,6 +26,7 @@ pub mod history;
 pub mod inventory;
 pub mod job;
 pub mod listen;
+pub mod node;
 pub mod nodes;
 pub mod org;
 pub mod permit;
@@ -48,7 +49,7 @@ use clap::Subcommand;
 #[cfg(test)]
 use muster_client::documents::{
     NodeDifferenceDocument, NodeHistoryDocument, PuppetRunsDocument, PuppetRunsJsonLine,
-    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument, ServiceDocument,
+    RegisteredFacetsDocument, RegisteredNodesDocument, ServiceDocument,
 };
 #[cfg(test)]
 use muster_contract::compiler::{
@@ -112,49 +113,50 @@ commands! { args, color, program, cx:
     /// Run a command line on all matching nodes
     #[command(override_usage = run::args::USAGE, after_help = run::args::AFTER_HELP)]
     Run(run::args::RunArgs) => Box::pin(run::run(*args, cx)).await;
+    /// Copy a file to all matching nodes, or from them
+    #[command(override_usage = copy::args::USAGE, after_help = copy::args::AFTER_HELP)]
+    Cp(copy::args::CopyArgs) => Box::pin(copy::run(*args, cx)).await;
+    /// Run Puppet with a concurrency limit, and show its state
+    #[command(subcommand)]
+    Puppet(puppet::args::PuppetCommand) => Box::pin(puppet::run(*args, cx)).await;
+    /// Cancel a request that is running or queued on nodes
+    #[command(after_help = cancel::args::AFTER_HELP)]
+    Cancel(cancel::args::CancelArgs) => cancel::run(*args, cx).await;
+    /// Show what a request would send, without sending it
+    #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
+    Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;
+    "Inspect":
     /// List the nodes that match the filters
     #[command(after_help = find::args::AFTER_HELP)]
     Find(find::args::FindArgs) => find::run(*args, cx).await;
     /// Ping nodes and show their round-trip times
     #[command(after_help = ping::args::AFTER_HELP)]
     Ping(ping::args::PingArgs) => ping::run(*args, cx).await;
-    /// Run Puppet with a concurrency limit, and show its state
-    #[command(subcommand)]
-    Puppet(puppet::args::PuppetCommand) => Box::pin(puppet::run(*args, cx)).await;
-    /// Copy a file to all matching nodes, or from them
-    #[command(override_usage = copy::args::USAGE, after_help = copy::args::AFTER_HELP)]
-    Cp(copy::args::CopyArgs) => Box::pin(copy::run(*args, cx)).await;
-    /// Cancel a request that is running or queued on nodes
-    #[command(after_help = cancel::args::AFTER_HELP)]
-    Cancel(cancel::args::CancelArgs) => cancel::run(*args, cx).await;
-    "Inspect":
-    /// Show the distribution of a fact's values
-    #[command(after_help = facts::args::AFTER_HELP)]
-    Facts(facts::args::FactsArgs) => facts::run(*args, cx).await;
-    /// Show the inventory of one node, or report on many nodes
-    #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
-    Inventory(inventory::args::InventoryArgs) => inventory::run(*args, cx).await;
-    /// Diagnose problems of the client, the brokers and the nodes
-    #[command(after_help = doctor::AFTER_HELP)]
-    Doctor(filters::QueryArgs) => doctor::run(*args, cx).await;
     /// List the nodes that the directory knows, also those that are down
     #[command(after_help = nodes::args::NODES_HELP)]
     Nodes(nodes::args::NodesArgs) => nodes::run_list(*args, cx).await;
-    /// Show what the directory knows of one node
-    #[command(after_help = nodes::args::NODE_HELP)]
-    Node(nodes::args::NodeCommandArgs) => nodes::run_node(*args, cx).await;
-    /// Show what a request would send, without sending it
-    #[command(override_usage = explain::args::USAGE, after_help = explain::args::AFTER_HELP)]
-    Explain(explain::args::ExplainArgs) => explain::run(*args, cx).await;
-    /// Show the request counters of daemons
-    #[command(after_help = stats::AFTER_HELP)]
-    Stats(filters::QueryArgs) => stats::run(*args, cx).await;
-    /// Show the events of nodes as they happen
-    #[command(after_help = events::args::AFTER_HELP)]
-    Events(events::args::EventsArgs) => events::run(*args, cx).await;
+    /// Show all about a node: record, facts, checks, runs, history, jobs
+    #[command(after_help = node::args::AFTER_HELP)]
+    Node(node::args::NodeArgs) => Box::pin(node::run(*args, cx)).await;
+    /// Show a node as `rpc node` does, or report on many nodes
+    #[command(override_usage = inventory::args::USAGE, after_help = inventory::args::AFTER_HELP)]
+    Inventory(inventory::args::InventoryArgs) => Box::pin(inventory::run(*args, cx)).await;
+    /// Show the distribution of a fact's values
+    #[command(after_help = facts::args::AFTER_HELP)]
+    Facts(facts::args::FactsArgs) => facts::run(*args, cx).await;
     /// Explain and test filters
     #[command(subcommand)]
     Filter(filter::args::FilterCommand) => filter::run(&args, cx);
+    /// Show the request counters of daemons
+    #[command(after_help = stats::AFTER_HELP)]
+    Stats(filters::QueryArgs) => stats::run(*args, cx).await;
+    /// Diagnose problems of the client, the brokers and the nodes
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(filters::QueryArgs) => doctor::run(*args, cx).await;
+    /// Show the events of nodes as they happen
+    #[command(after_help = events::args::AFTER_HELP)]
+    Events(events::args::EventsArgs) => events::run(*args, cx).await;
+    "Checks":
     /// Run a check of NRPE on all matching nodes, as a Nagios check
     #[command(after_help = check::args::AFTER_HELP)]
     Check(check::args::CheckArgs) => Box::pin(check::run(*args, cx)).await;
@@ -162,8 +164,9 @@ commands! { args, color, program, cx:
     #[command(after_help = checks::args::AFTER_HELP)]
     Checks(checks::args::ChecksArgs) => Box::pin(checks::run(*args, cx)).await;
     /// Check that nodes send heartbeats, as a Nagios check
-    #[command(hide = true, after_help = nodes::args::CHECK_HELP)]
+    #[command(after_help = nodes::args::CHECK_HELP)]
     CheckRegistration(nodes::args::CheckRegistrationArgs) => nodes::run_check(*args, cx).await;
+    "History":
     /// Show what happened: who changed what, when, and with which result
     #[command(override_usage = history::args::HISTORY_USAGE, after_help = history::args::HISTORY_HELP)]
     History(history::args::HistoryArgs) => Box::pin(history::run(*args, cx)).await;
@@ -173,9 +176,6 @@ commands! { args, color, program, cx:
     /// List the runs of nodes, and show their reports
     #[command(subcommand)]
     Report(history::args::ReportCommand) => history::run_report(*args, cx).await;
-    /// Print what a shell's prompt shows of this machine
-    #[command(hide = true, after_help = prompt::args::AFTER_HELP)]
-    Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
     "OpenSSH":
     /// Log in to a node by OpenSSH, or run a command on nodes
     #[command(override_usage = ssh::args::SSH_USAGE, after_help = ssh::args::SSH_HELP)]
@@ -197,17 +197,18 @@ commands! { args, color, program, cx:
     #[command(after_help = approve::args::AFTER_HELP)]
     Approve(approve::args::ApproveArgs) => approve::run(&args, cx);
     /// Receive the replies to requests that were sent with --reply-to
-    #[command(hide = true, after_help = listen::args::AFTER_HELP)]
+    #[command(after_help = listen::args::AFTER_HELP)]
     Listen(listen::args::ListenArgs) => Box::pin(listen::run(*args, cx)).await;
+    /// Request actions by a schedule, and show and pause schedules
+    #[command(subcommand)]
+    Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
     /// Show and release run permits
     #[command(subcommand)]
     Permit(permit::args::PermitCommand) => Box::pin(permit::run(*args, cx)).await;
     /// Show, cancel and permit further runs of Puppet that runs asked for
     #[command(subcommand)]
     Again(again::args::AgainCommand) => Box::pin(again::run(*args, cx)).await;
-    /// Request actions by a schedule, and show and pause schedules
-    #[command(subcommand)]
-    Schedule(schedule::args::ScheduleCommand) => Box::pin(schedule::run(*args, cx)).await;
+    "Catalogs":
     /// Compile catalogs of nodes now, or compile another commit
     #[command(override_usage = catalog::args::COMPILE_USAGE, after_help = catalog::args::COMPILE_HELP)]
     Compile(catalog::args::CompileArgs) => catalog::compile(*args, cx).await;
@@ -218,7 +219,7 @@ commands! { args, color, program, cx:
     #[command(subcommand)]
     Release(release::args::ReleaseCommand) => Box::pin(release::run(*args, cx)).await;
     /// List, check and collect the files that catalogs name
-    #[command(hide = true, subcommand)]
+    #[command(subcommand)]
     Content(content::args::ContentCommand) => content::run(*args, cx).await;
     "Access":
     /// Show who you are to the nodes, and until when
@@ -258,6 +259,9 @@ commands! { args, color, program, cx:
     /// Print a shell completion script
     #[command(after_help = completion::args::AFTER_HELP)]
     Completion(completion::args::CompletionArgs) => completion::run(&args, cx);
+    /// Print what a shell's prompt shows of this machine
+    #[command(after_help = prompt::args::AFTER_HELP)]
+    Prompt(prompt::args::PromptArgs) => prompt::run(&args, color, cx);
     /// Print completion candidates for a shell's completion script
     #[command(hide = true, after_help = completion::args::AFTER_HELP)]
     Complete(completion::args::CompleteArgs) => completion::answer_shell(&args, program(), cx).await;
@@ -318,7 +322,6 @@ documents! {
     "muster.facts.v1": "rpc facts -j", ReportDocument<'_, facts::output::FactsDocument<'_>>;
     "muster.fact_names.v1": "rpc facts -j without the name of a fact", facts::fact_names::FactNamesDocument;
     "muster.permits.v1": "rpc permit list -j, rpc permit show -j", ReportDocument<'_, permit::output::PermitPoolsDocument<'_>>;
-    "muster.inventory.v1": "rpc inventory NODE -j", inventory::output::NodeInventoryDocument<'_>;
     "muster.collectives.v1": "rpc inventory --collectives -j", ReportDocument<'_, inventory::collectives_output::CollectivesDocument<'_>>;
     "muster.filter.test.v1": "rpc filter test -j", filter::output::FilterTestDocument<'_>;
     "muster.explain.v1": "rpc explain -j", explain::output::RequestExplanation;
@@ -328,7 +331,7 @@ documents! {
     "muster.registered-nodes.v1": "rpc nodes -j", RegisteredNodesDocument<'_>;
     "muster.verified-nodes.v1": "rpc find --verify -j", find::verify::VerifiedNodesDocument;
     "muster.registered-facets.v1": "rpc nodes --facets FACT -j", RegisteredFacetsDocument<'_>;
-    "muster.registered-node.v1": "rpc node NODE -j", RegisteredNodeDocument<'_>;
+    "muster.node.v1": "rpc node NODE -j, rpc inventory NODE -j", node::document::NodeDocument<'_>;
     "muster.node-history.v1": "rpc node NODE --history -j", NodeHistoryDocument<'_>;
     "muster.node-difference.v1": "rpc node NODE --diff FROM UNTIL -j", NodeDifferenceDocument<'_>;
     "muster.broker.balance.v1": "rpc broker balance -j", broker::balance::BrokerBalanceDocument;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::flags::lifetime;
 
-const HELP_HEADING: &str = "Approval";
+pub const HELP_HEADING: &str = "Approval";
 
 /// Options for requests that a second user must approve.
 #[derive(Debug, Args)]

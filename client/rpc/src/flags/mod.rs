@@ -16,4 +16,5 @@ pub mod result_form;
 pub mod rollout_flags;
 pub mod seconds;
 pub mod stores;
+pub mod topics;
 pub mod values;

@@ -11,7 +11,7 @@ use crate::flags::result_form::{ResultDestination, ResultForm};
 const FILTER_REPLIES_HELP: &str =
     "Show only matching replies, for example 'failed() or data().status == \"stopped\"'";
 
-const HELP_HEADING: &str = "Output";
+pub const HELP_HEADING: &str = "Output";
 /// Mutually exclusive formats.
 const FORMAT_FLAGS: [&str; 6] = ["json", "jsonl", "senders", "table", "group", "template"];
 

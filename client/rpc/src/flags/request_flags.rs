@@ -4,8 +4,7 @@ use clap::Args;
 use muster_ddl::AttributeChecking;
 use muster_wire::identity::SubjectName;
 
-const HELP_HEADING: &str = "Request options";
-const JOBS_HEADING: &str = "Jobs";
+pub const HELP_HEADING: &str = "Request options";
 
 /// Options of a request.
 #[derive(Debug, Clone, Default, Args)]
@@ -37,15 +36,15 @@ pub struct RequestFlags {
     #[arg(long, help_heading = HELP_HEADING)]
     pub trace: bool,
     /// Store a job with this name, even if the request changes nothing
-    #[arg(long, value_name = "NAME", help_heading = JOBS_HEADING)]
+    #[arg(long, value_name = "NAME", help_heading = HELP_HEADING)]
     pub job: Option<SubjectName>,
     /// Repeat this job's request on the nodes that failed or did not reply
-    #[arg(long, value_name = "JOB", help_heading = JOBS_HEADING, conflicts_with_all = [
+    #[arg(long, value_name = "JOB", help_heading = HELP_HEADING, conflicts_with_all = [
         "resume", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "query",
     ])]
     pub retry_failed: Option<String>,
     /// Continue this job: send its request to the nodes that have not received it
-    #[arg(long, value_name = "JOB", help_heading = JOBS_HEADING, conflicts_with_all = [
+    #[arg(long, value_name = "JOB", help_heading = HELP_HEADING, conflicts_with_all = [
         "job", "expect", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "query", "one", "limit", "no_results", "reply_to",
     ])]
     pub resume: Option<String>,

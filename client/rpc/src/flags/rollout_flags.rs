@@ -7,7 +7,7 @@ use muster_calls::{CountOrPercent, RolloutLimits};
 
 use crate::flags::seconds::parse_pause;
 
-const HELP_HEADING: &str = "Limits and batches";
+pub const HELP_HEADING: &str = "Limits and batches";
 
 /// Batches of a rollout, and when it stops. By default, all nodes are in one batch.
 #[derive(Debug, Clone, Default, Args)]

@@ -1,9 +1,12 @@
 //! Shows what came back: progress, replies, and documents of requests.
 
+pub mod check_rows;
 pub mod command_output;
 pub mod command_output_printer;
 pub mod documents;
 pub mod group;
+pub mod history_rows;
+pub mod job_request;
 pub mod jsonl;
 pub mod list_form;
 pub mod passive_sink;

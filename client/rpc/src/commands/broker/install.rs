@@ -15,7 +15,7 @@ use muster_organisation::{
 use tokio::time::sleep;
 
 use crate::commands::broker::args::BrokerInstallArgs;
-use crate::commands::nodes::add::install::create_archive;
+use crate::commands::node::add::install::create_archive;
 use crate::commands::org::push;
 use crate::session::broker_program::find_nats_server;
 use crate::session::context::{CommandContext, CommandError, CommandResult, Result};

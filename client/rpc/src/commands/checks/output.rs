@@ -1,17 +1,15 @@
 //! Renders the scheduled checks of the fleet: a table with totals, names, or a document. Texts of nodes are escaped.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use muster_base::format_duration;
 use muster_contract::nrpe::{CheckCounts, CheckState};
-use muster_display::table::Table;
 use muster_display::{TextPage, count_text, node_count_text};
 use muster_operations::check::{FleetCheck, FleetCheckList};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::commands::checks::args::{CheckListArgs, ListedState};
+use crate::report::check_rows::{FleetCheckRow, checks_table};
 
 /// The document of `rpc checks -j`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
@@ -33,26 +31,6 @@ pub struct FleetChecksDocument<'a> {
     checks: Vec<FleetCheckRow<'a>>,
     #[serde(skip)]
     all: &'a [FleetCheck],
-}
-
-/// A check of the document.
-#[derive(Debug, Serialize, schemars::JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a separate property")]
-struct FleetCheckRow<'a> {
-    node: &'a str,
-    check: &'a str,
-    state: Option<CheckState>,
-    /// Since when, in seconds since the epoch.
-    since: Option<u64>,
-    attempt: u32,
-    max_attempts: u32,
-    acknowledged: bool,
-    maintenance: bool,
-    flapping: bool,
-    overdue: bool,
-    node_missing: bool,
-    output: &'a str,
-    perfdata: &'a str,
 }
 
 impl<'a> FleetChecksDocument<'a> {
@@ -89,58 +67,6 @@ fn is_selected(check: &FleetCheck, args: &CheckListArgs) -> bool {
     })
 }
 
-impl<'a> FleetCheckRow<'a> {
-    fn new(check: &'a FleetCheck) -> Self {
-        Self {
-            node: check.node.as_str(),
-            check: &check.check,
-            state: check.state,
-            since: check.since,
-            attempt: check.attempt,
-            max_attempts: check.max_attempts,
-            acknowledged: check.acknowledged,
-            maintenance: check.maintenance,
-            flapping: check.flapping,
-            overdue: check.overdue,
-            node_missing: check.node_missing,
-            output: &check.output,
-            perfdata: &check.perfdata,
-        }
-    }
-
-    fn state_text(&self) -> &'static str {
-        self.state.map_or("NOT CHECKED", CheckState::as_str)
-    }
-
-    fn flags_text(&self) -> String {
-        let flags = [
-            (self.acknowledged, "acknowledged"),
-            (self.maintenance, "maintenance"),
-            (self.flapping, "flapping"),
-            (self.overdue, "late"),
-            (self.node_missing, "node missing"),
-        ];
-        let set: Vec<&str> =
-            flags.into_iter().filter_map(|(is_set, name)| is_set.then_some(name)).collect();
-        if set.is_empty() { "-".to_owned() } else { set.join(", ") }
-    }
-
-    fn table_cells(&self, now: u64) -> [String; 7] {
-        let since = self.since.map_or("-".to_owned(), |since| {
-            format_duration(Duration::from_secs(now.saturating_sub(since)))
-        });
-        [
-            self.node.to_owned(),
-            self.check.to_owned(),
-            self.state_text().to_owned(),
-            since,
-            format!("{}/{}", self.attempt, self.max_attempts),
-            self.flags_text(),
-            self.output.to_owned(),
-        ]
-    }
-}
-
 /// `is_wide` shows whole outputs.
 pub fn render_checks_table(
     document: &FleetChecksDocument<'_>,
@@ -148,11 +74,7 @@ pub fn render_checks_table(
     width: usize,
     is_wide: bool,
 ) -> String {
-    let heading = ["NODE", "CHECK", "STATE", "SINCE", "TRIES", "FLAGS", "OUTPUT"];
-    let mut table = Table::new(heading);
-    for row in &document.checks {
-        table.row(row.table_cells(now)).failed_if(row.state == Some(CheckState::Critical));
-    }
+    let mut table = checks_table(&document.checks, now);
     table.max_lines((!is_wide).then_some(2)).render_rows(width)
 }
 

@@ -4,6 +4,7 @@ use clap::{Arg, ArgAction, Command};
 use muster_display::printable::escape_to_line;
 
 use crate::commands::completion::sources::CompletionSources;
+use crate::flags::topics::{HelpTopic, TOPICS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionCandidate {
@@ -149,6 +150,11 @@ impl<'a> CommandLinePosition<'a> {
         }
         if std::ptr::eq(self.command, root) {
             candidates.extend(known.agent_candidates());
+        } else if self.command.get_name() == "help" && self.positionals.is_empty() {
+            let topic =
+                |topic: &HelpTopic| CompletionCandidate::new(topic.name, Some(topic.summary));
+            candidates.extend(TOPICS.iter().map(topic));
+            candidates.push(CompletionCandidate::new("all", Some("All commands")));
         } else if self.command.get_name() == "do" && !self.positionals.is_empty() {
             candidates.extend(known.request_candidates(&self.positionals, current));
         } else if let Some(arg) = self.next_positional() {

@@ -22,10 +22,11 @@ use crate::commands::history::args::{
     ReportStatsArgs,
 };
 use crate::commands::history::output::{
-    ReportDocument, read_report, render_drift, render_history, render_report, render_row_line,
-    render_runs, warn_incomplete,
+    ReportDocument, read_report, render_drift, render_report, render_row_line, render_runs,
+    warn_incomplete,
 };
 use crate::commands::history::statistics::render_statistics;
+use crate::report::history_rows::history_table;
 use crate::request::service::{connect_to_services, query_service};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;
@@ -65,7 +66,9 @@ pub async fn run(args: HistoryArgs, cx: CommandContext<'_>) -> CommandResult {
     let fleet = connect_to_services(None, cx).await?;
     let found = fleet.client.call_service::<HistoryQuery>(SERVICE, &input).await?;
     let document = ServiceDocument { schema: "muster.history.v1", output: &found };
-    cx.print_result(json.as_ref(), &document, || render_history(&found, cx.table_width()))?;
+    cx.print_result(json.as_ref(), &document, || {
+        history_table(&found.rows).render_rows(cx.table_width())
+    })?;
     for warning in warn_incomplete(&found, input.since, now) {
         cx.printer.print_message(&warning);
     }

@@ -16,14 +16,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::report::history_rows::{
+    MAX_CELL_LINES, by_text, dash, result_text, run_by_text, run_status_text, runs_table,
+    text_or_dash, what_text,
+};
 use crate::session::context::CommandError;
 
 /// JSON of a report.
 const MAX_REPORT_BYTES: usize = 64 * 1024 * 1024;
-/// Characters of an id that are shown: they have its time in milliseconds.
-const SHORT_ID_LENGTH: usize = 13;
-/// Lines of a cell.
-const MAX_CELL_LINES: usize = 3;
 
 /// The report in an answer cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -50,30 +50,6 @@ impl<'a> ReportDocument<'a> {
 
 pub fn read_report(output: &HistoryReportOutput) -> Result<Map<String, Value>, ReportReadError> {
     Ok(decompress_json(&output.report, MAX_REPORT_BYTES)?)
-}
-
-pub fn render_history(found: &HistoryQueryOutput, width: usize) -> String {
-    if found.rows.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(["TIME", "NODE", "WHO", "BY", "REQUEST", "WHAT", "RESULT"]);
-    for row in &found.rows {
-        let cells = [
-            format_time_millis(row.time),
-            row.node.clone(),
-            text_or_dash(row.who.as_ref()),
-            by_text(row),
-            row.request.as_ref().map_or_else(dash, |id| short_id(&id.line())),
-            what_text(row),
-            result_text(row),
-        ];
-        let is_bad = matches!(
-            &*row.status.line(),
-            "denied" | "refused" | "failure" | "failed" | "aborted" | "gap"
-        );
-        table.row(cells).failed_if(is_bad);
-    }
-    table.max_lines(Some(MAX_CELL_LINES)).render(width)
 }
 
 /// A row as a line of a growing list.
@@ -147,87 +123,12 @@ pub fn warn_incomplete(
     warnings
 }
 
-/// The action, the schedule, or the release.
-fn by_text(row: &HistoryRow) -> String {
-    let action = match (&row.agent, &row.action) {
-        (Some(agent), Some(action)) => Some(format!("{} {}", agent.line(), action.line())),
-        _ => None,
-    };
-    let release = row.release.as_ref().map(|release| format!("release {}", release.line()));
-    let schedule = row.schedule.as_ref().map(|schedule| format!("schedule {}", schedule.line()));
-    let parts: Vec<String> = [action, release, schedule].into_iter().flatten().collect();
-    if parts.is_empty() { dash() } else { parts.join(", ") }
-}
-
-/// The beginning of an id that has its time: two requests of one millisecond have the same.
-fn short_id(id: &str) -> String {
-    id.chars().take(SHORT_ID_LENGTH).collect()
-}
-
-fn what_text(row: &HistoryRow) -> String {
-    let message = row.message.as_ref().map(|message| message.line().into_owned());
-    match &row.resource {
-        Some(resource) => {
-            let property =
-                row.property.as_ref().map(|name| format!(" {}", name.line())).unwrap_or_default();
-            let values = match (&row.before, &row.after) {
-                (Some(before), Some(after)) => format!("{} -> {}", before.line(), after.line()),
-                _ => message.unwrap_or_default(),
-            };
-            format!("{}{property}: {values}", resource.line())
-        }
-        None if row.kind.line() == "run" => format!("run: {}", message.unwrap_or_default()),
-        None => message.unwrap_or_else(dash),
-    }
-}
-
-fn result_text(row: &HistoryRow) -> String {
-    let status = row.status.line().into_owned();
-    match &row.approver {
-        Some(approver) => format!("{status}, approved by {}", approver.line()),
-        None => status,
-    }
-}
-
 pub fn render_runs(found: &HistoryRunsOutput, width: usize) -> String {
-    if found.runs.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new([
-        "STARTED", "NODE", "STATUS", "CHANGED", "FAILED", "OF", "SECONDS", "BY", "RUN",
-    ]);
-    for run in &found.runs {
-        table.row([
-            format_time_millis(run.started),
-            run.node.clone(),
-            status_text(run),
-            run.changed.to_string(),
-            run.failed.to_string(),
-            run.resources.to_string(),
-            run.ended
-                .map_or_else(dash, |ended| (ended.saturating_sub(run.started) / 1000).to_string()),
-            run_by_text(run),
-            run.run.clone(),
-        ]);
-        table.failed_if(matches!(&*run.status.line(), "failed" | "aborted"));
-    }
-    let mut text = table.max_lines(Some(MAX_CELL_LINES)).render(width);
+    let mut text = runs_table(&found.runs).render_rows(width);
     if found.more {
         text.push_str("there are older runs; raise --limit, or set --until\n");
     }
     text
-}
-
-fn status_text(run: &HistoryRunRow) -> String {
-    let status = run.status.line();
-    if run.noop { format!("{status}, noop") } else { status.into_owned() }
-}
-
-fn run_by_text(run: &HistoryRunRow) -> String {
-    let release = run.release.as_ref().map(|release| format!("release {}", release.line()));
-    let who = run.who.as_ref().map(|who| who.line().into_owned());
-    let parts: Vec<String> = [who, release].into_iter().flatten().collect();
-    if parts.is_empty() { dash() } else { parts.join(", ") }
 }
 
 pub fn render_report(document: &ReportDocument<'_>, width: usize) -> String {
@@ -240,7 +141,7 @@ pub fn render_report(document: &ReportDocument<'_>, width: usize) -> String {
     page.push_line(format_args!("ended    {ended}"));
     page.push_line(format_args!("by       {}", run_by_text(run)));
     let counts = format!("{} changed, {} failed of {}", run.changed, run.failed, run.resources);
-    page.push_line(format_args!("result   {}: {counts}", status_text(run)));
+    page.push_line(format_args!("result   {}: {counts}", run_status_text(run)));
     if let Some(problem) = &run.problem {
         page.push_line(format_args!("problem  {}", problem.line()));
     }
@@ -277,12 +178,4 @@ pub fn render_report(document: &ReportDocument<'_>, width: usize) -> String {
 /// A text of a report: a node wrote it.
 fn text_of(value: &Value, name: &str) -> NodeText {
     value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned().into()
-}
-
-fn text_or_dash(text: Option<&NodeText>) -> String {
-    text.map_or_else(dash, |text| text.line().into_owned())
-}
-
-fn dash() -> String {
-    "-".to_owned()
 }

@@ -17,8 +17,7 @@ pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --ansible --list | --host NODE [OPTIONS]";
 
 pub const AFTER_HELP: &str = "Examples:
-  rpc inventory dev1.example.net
-  rpc inventory dev1.example.net -j | jq .inventory.facts
+  rpc inventory dev1.example.net              as `rpc node NODE --live`
   rpc inventory --collectives -C apache
   rpc inventory --map fleet.dot && dot -Tsvg fleet.dot > fleet.svg
   rpc inventory -C apache --template '{{ node }} {{ facts.os.family }}'
@@ -53,7 +52,7 @@ const NODE_SELECTION_FLAGS: [&str; 10] = [
 #[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate", "ansible"]))]
 #[command(group = ArgGroup::new("anything").args(["node", "collectives", "map", "export", "validate", "template", "ansible"]).multiple(true).required(true))]
 pub struct InventoryArgs {
-    /// Name of the node
+    /// Name of the node: shows it as `rpc node NODE --live` does
     #[arg(value_name = "NODE", conflicts_with_all = NODE_SELECTION_FLAGS)]
     pub node: Option<Identity>,
     /// Count the nodes in each collective

@@ -14,6 +14,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::report::job_request::{job_action_text, job_inputs_text, job_request_line};
 use crate::report::status::outcome_text;
 
 /// Indentation below a title, in columns.
@@ -30,15 +31,13 @@ pub fn render_job_list(jobs: &[SavedJob], width: usize) -> String {
 
 fn job_cells(job: &SavedJob) -> [String; 6] {
     let header = &job.header;
-    let name = header.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-    let request = [request_text(job), inputs_text(job)].join(" ");
     [
         header.id.clone(),
         format_time_millis(header.started),
         header.fleet.as_ref().map_or("-".to_owned(), fleet_name),
         job.state().as_str().to_owned(),
         result_text(job),
-        format!("{name}{}", request.trim_end()),
+        job_request_line(header),
     ]
 }
 
@@ -59,17 +58,6 @@ fn result_text(job: &SavedJob) -> String {
     parts.join(", ")
 }
 
-fn inputs_text(job: &SavedJob) -> String {
-    let inputs = job.header.inputs.iter();
-    let inputs = inputs.map(|(name, value)| format!("{}={}", name, compact_value(value)));
-    inputs.collect::<Vec<_>>().join(" ")
-}
-
-/// The agent and its action.
-fn request_text(job: &SavedJob) -> String {
-    format!("{} {}", job.header.agent, job.header.action)
-}
-
 pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
     let mut page = TextPage::default();
@@ -78,8 +66,8 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
         ("Job", header.id.clone()),
         ("Name", header.name.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("State", job.state().as_str().to_owned()),
-        ("Action", request_text(job)),
-        ("Inputs", inputs_text(job)),
+        ("Action", job_action_text(header)),
+        ("Inputs", job_inputs_text(header)),
         ("Target", header.target.clone()),
         ("Fleet", fleet.map(fleet_name).unwrap_or_default()),
         ("Account", fleet.map(|fleet| fleet.account.to_string()).unwrap_or_default()),

@@ -1,15 +1,13 @@
-//! Arguments of `rpc nodes`, `rpc node` and `rpc check-registration`.
+//! Arguments of `rpc nodes` and `rpc check-registration`.
 
 use clap::Args;
 use muster_wire::identity::Identity;
 
-use crate::commands::nodes::add::args::NodeCommand;
 use crate::commands::nodes::node_order::NodeOrder;
 use crate::flags::filters::FilterArgs;
 use crate::flags::json::JsonArgs;
 use crate::flags::list_form::NodeListForm;
 use crate::flags::named_nodes::NamedNodeArgs;
-use crate::flags::point_in_time::PointInTime;
 use crate::flags::values::parse_fact_name;
 
 pub const NODES_HELP: &str = "Examples:
@@ -25,14 +23,6 @@ pub const NODES_HELP: &str = "Examples:
 
 Asks the directory, which also knows nodes that are down. Exits with 1 if no
 node matches.";
-
-pub const NODE_HELP: &str = "Examples:
-  rpc node db1.acme.net              what the node published last, also if it is down
-  rpc node db1.acme.net --verify     check the node's own signature, too
-  rpc node db1.acme.net --history    what changed, and when
-  rpc node db1.acme.net --diff 2d now
-  rpc node db1.acme.net -j --jq .facts.os.family
-  rpc node add web1.acme.net --ssh   make a machine a node";
 
 pub const CHECK_HELP: &str = "Examples:
   rpc check-registration --interval 300
@@ -77,38 +67,6 @@ pub struct NodesArgs {
     /// Form of the output: table, wide, name, json, yaml, or jsonpath=EXPRESSION
     #[arg(short, long, value_name = "FORM", value_parser = NodeListForm::parse, conflicts_with_all = ["json", "jq"])]
     pub output: Option<NodeListForm>,
-}
-
-/// `rpc node`: a node, or what to do with machines.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct NodeCommandArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Option<NodeCommand>,
-    /// The node to show.
-    #[command(flatten)]
-    pub shown: Option<NodeArgs>,
-}
-
-/// `rpc node NODE`.
-#[derive(Debug, Args)]
-pub struct NodeArgs {
-    /// Name of the node
-    #[arg(value_name = "NODE")]
-    pub node: Identity,
-    /// Verify that the node itself signed what the directory says
-    #[arg(long)]
-    pub verify: bool,
-    /// Show what changed on the node, and when: facts, classes, agents and versions
-    #[arg(long, conflicts_with_all = ["verify", "diff"])]
-    pub history: bool,
-    /// Show what differs between two times: now, a time ago as in 2h, or a date
-    #[arg(long, num_args = 2, value_names = ["FROM", "UNTIL"], value_parser = PointInTime::parse, conflicts_with = "verify")]
-    pub diff: Option<Vec<PointInTime>>,
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
 }
 
 /// `rpc check-registration`.

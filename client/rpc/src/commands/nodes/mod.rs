@@ -1,33 +1,25 @@
-//! `rpc nodes`, `rpc node` and `rpc check-registration`: what the directory knows.
+//! `rpc nodes` and `rpc check-registration`: what the directory knows.
 
-pub mod add;
 pub mod args;
-pub mod history_output;
-pub mod node_history;
 pub mod node_order;
 pub mod output;
 
 use std::time::Duration;
 
 use muster_calls::DirectoryError;
-use muster_client::documents::{
-    RegisteredFacetsDocument, RegisteredNodeDocument, RegisteredNodesDocument,
-};
+use muster_client::documents::{RegisteredFacetsDocument, RegisteredNodesDocument};
 use muster_client::{
     FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
-    count_registered, forget_registered, is_record_authentic, list_registered, read_history,
-    show_registered, watch_registered,
+    count_registered, forget_registered, list_registered, watch_registered,
 };
 use muster_contract::directory::DirectoryNodeRow;
 use muster_display::node_count_text;
 use muster_wire::identity::Identity;
 use tokio::time::sleep;
 
-use crate::commands::nodes::add::args::NodeCommand;
-use crate::commands::nodes::args::{CheckRegistrationArgs, NodeArgs, NodeCommandArgs, NodesArgs};
+use crate::commands::nodes::args::{CheckRegistrationArgs, NodesArgs};
 use crate::commands::nodes::output::{
-    ShownNodes, render_facets, render_node, render_node_names, render_node_table,
-    render_registration_check,
+    ShownNodes, render_facets, render_node_names, render_node_table, render_registration_check,
 };
 use crate::flags::list_form::NodeListForm;
 use crate::report::list_form::print_in_form;
@@ -119,46 +111,6 @@ async fn forget_nodes(
         }
     }
     Ok(CommandExitCode::from_verdict(!has_failed))
-}
-
-pub async fn run_node(args: NodeCommandArgs, cx: CommandContext<'_>) -> CommandResult {
-    match args {
-        NodeCommandArgs { command: Some(NodeCommand::Add(args)), .. } => {
-            Box::pin(add::run(args, cx)).await
-        }
-        NodeCommandArgs { shown: Some(args), .. } => run_show(args, cx).await,
-        // clap requires one of them.
-        NodeCommandArgs { command: None, shown: None } => Ok(CommandExitCode::Usage),
-    }
-}
-
-async fn run_show(mut args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
-    args.node = cx.complete_node_name(args.node);
-    let json = args.json.form()?;
-    let target = TargetSelection::default();
-    let fleet = cx.connect(&target).await?;
-    if args.history || args.diff.is_some() {
-        let history = read_history(&fleet, &args.node).await?;
-        return node_history::show_history(&args, &history, json.as_ref(), cx);
-    }
-    let shown = show_registered(&fleet, args.node.as_str(), args.verify).await;
-    let mut output = shown.inspect_err(|_| cx.suggest_nodes([&args.node]))?;
-    let verified = match output.record.take() {
-        Some(record) if args.verify => {
-            Some(is_record_authentic(&fleet, &args.node, &record, &output))
-        }
-        _ if args.verify => Some(false),
-        _ => None,
-    };
-    let document = RegisteredNodeDocument::new(&output, verified);
-    cx.print_result(json.as_ref(), &document, || render_node(&output))?;
-    if verified == Some(false) {
-        cx.printer.print_error(format_args!(
-            "the directory's answer is not what {} signed; do not trust this directory",
-            args.node
-        ));
-    }
-    Ok(CommandExitCode::from_verdict(verified != Some(false)))
 }
 
 pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -1,11 +1,11 @@
-//! Renders what the directory knows: lists, single nodes, counts, and the line for Nagios.
+//! Renders what the directory knows: lists, counts, and the line for Nagios.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::RegisteredUpdate;
-use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow};
 use muster_display::TextPage;
-use muster_display::screen::UNLIMITED_WIDTH;
+use muster_display::duration::format_age;
 use muster_display::table::Table;
 use muster_display::value::compact_value;
 
@@ -20,7 +20,7 @@ pub fn render_node_table(
     heading.extend(wide_heading.into_iter().filter(|_| is_wide));
     heading.extend(fields.iter().cloned());
     let row = |node: &DirectoryNodeRow| {
-        let mut cells = vec![node.node.clone(), node.state.clone(), age_text(node.seen)];
+        let mut cells = vec![node.node.clone(), node.state.clone(), format_age(node.seen)];
         if is_wide {
             let (collectives, classes) = (node.collectives.join(","), node.classes.to_string());
             cells.extend([node.version.clone(), collectives, classes]);
@@ -77,34 +77,6 @@ pub fn render_node_names(nodes: &[DirectoryNodeRow]) -> String {
     nodes.iter().map(|row| &row.node).collect::<TextPage>().into_text()
 }
 
-pub fn render_node(output: &DirectoryShowOutput) -> String {
-    let node = &output.node;
-    let list =
-        |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let agents: Vec<String> =
-        output.agents.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    let classes = output.classes.as_deref().map_or("unknown".to_owned(), list);
-    let mut rows = vec![
-        ["node".to_owned(), node.node.clone()],
-        ["state".to_owned(), node.state.clone()],
-        ["last seen".to_owned(), age_text(node.seen)],
-        ["version".to_owned(), node.version.clone()],
-        ["collectives".to_owned(), list(&node.collectives)],
-        ["agents".to_owned(), list(&agents)],
-        ["classes".to_owned(), classes],
-    ];
-    rows.extend(node.problem.iter().map(|problem| ["problem".to_owned(), problem.clone()]));
-    rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
-    // The facts come last, because they are the most.
-    for (map_name, map) in output.maps().into_iter().rev() {
-        let label = if map_name == "facts" { "fact" } else { map_name };
-        // The host keys are above.
-        let values = map.iter().filter(|(name, _)| (map_name, name.as_str()) != ("state", "ssh"));
-        rows.extend(values.map(|(name, value)| [format!("{label} {name}"), compact_value(value)]));
-    }
-    Table::default().rows(rows).render(UNLIMITED_WIDTH)
-}
-
 /// Values and how many nodes have them.
 pub fn render_facets(output: &DirectoryFacetsOutput, width: usize) -> String {
     let mut table = Table::new(["NODES", "VALUE"]);
@@ -133,19 +105,9 @@ pub fn render_registration_check(old: usize, total: usize, interval: u64) -> Str
     }
 }
 
-/// A time in the unit that people use for it.
-fn age_text(seconds: Option<u64>) -> String {
-    match seconds {
-        None => "-".to_owned(),
-        Some(seconds @ 0..120) => format!("{seconds}s"),
-        Some(seconds @ 120..7200) => format!("{}m", seconds / 60),
-        Some(seconds @ 7200..172_800) => format!("{}h", seconds / 3600),
-        Some(seconds) => format!("{}d", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use muster_display::screen::UNLIMITED_WIDTH;
     use serde_json::Value;
 
     use super::*;

@@ -31,7 +31,7 @@ Examples:
         after_help = "Exits with 2 if the request is denied.
 
 Examples:
-  rpc inventory db1.acme.net -j > db1.json
+  rpc node db1.acme.net --live -j > db1.json
   rpc policy explain --caller rip --agent service --action stop --node db1.json
   rpc policy explain --caller rip --agent puppetral --action do \\
       --dir policies/ --fact environment=production --class mysql::master \\
@@ -120,7 +120,7 @@ pub struct PolicyExplainArgs {
     /// Name of the action
     #[arg(long, value_name = "ACTION")]
     pub action: SubjectName,
-    /// Data of the node, a file written by `rpc inventory NODE -j`
+    /// Data of the node, a file written by `rpc node NODE --live -j`
     #[arg(long, value_name = "FILE")]
     pub node: Option<PathBuf>,
     /// Fact of the node, in addition to the file; overrides a fact of the file; repeatable

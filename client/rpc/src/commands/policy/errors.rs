@@ -12,7 +12,7 @@ impl CommandError for PolicyError {
             Self::NoPolicy(..) => {
                 "specify the directory that contains AGENT.policy, as in `rpc policy check ./policies`"
             }
-            Self::Inventory(..) => "create one with `rpc inventory NODE -j > NODE.json`",
+            Self::SavedNode(..) => "create one with `rpc node NODE --live -j > NODE.json`",
             Self::Cases(..) => "run `rpc policy test --help` for the format of test files",
             _ => return Vec::new(),
         };

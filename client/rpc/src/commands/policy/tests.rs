@@ -160,7 +160,7 @@ fn malformed_policy_denies_and_is_explained() {
 #[test]
 fn test_cases_pass_or_report_the_actual_decision() {
     let scratch = policies(SERVICE);
-    let inventory = r#"{"schema": "muster.inventory.v1", "node": "db1", "inventory": {"facts": {"environment": "production"}}}"#;
+    let inventory = r#"{"schema": "muster.node.v1", "node": {"node": "db1"}, "facts": {"environment": "production"}}"#;
     fs::write(scratch.path().join("db1.json"), inventory).unwrap();
     let good = r#"
         [nodes.db1]

@@ -8,12 +8,12 @@ use muster_wire::identity::SubjectName;
 
 use crate::flags::filters::{FilterArgs, QueryArgs};
 use crate::flags::json::JsonArgs;
+use crate::flags::request_flags;
 use crate::flags::rollout_flags::BatchArgs;
 use crate::flags::seconds::{parse_seconds, whole_seconds};
 
 const RUN_OPTIONS_HEADING: &str = "Run options";
 const PACE_HEADING: &str = "Order";
-const REQUEST_HEADING: &str = "Request options";
 
 /// Commands for Puppet.
 #[derive(Debug, Subcommand)]
@@ -264,7 +264,7 @@ pub struct PuppetRolloutArgs {
     #[command(flatten)]
     pub options: PuppetRunArgs,
     /// Store the job under this name
-    #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
+    #[arg(long, value_name = "NAME", help_heading = request_flags::HELP_HEADING)]
     pub job: Option<SubjectName>,
     /// Output format.
     #[command(flatten)]
@@ -281,7 +281,7 @@ pub struct PuppetRunonceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUN_OPTIONS_HEADING)]
     pub concurrency: Option<u32>,
     /// Do not ask for confirmation before changing many nodes
-    #[arg(short, long, help_heading = REQUEST_HEADING)]
+    #[arg(short, long, help_heading = request_flags::HELP_HEADING)]
     pub yes: bool,
     /// Other options.
     #[command(flatten)]
@@ -308,7 +308,7 @@ pub struct PuppetRunallArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = PACE_HEADING)]
     pub rerun: Option<Duration>,
     /// Continue this job: run the nodes that have not run yet
-    #[arg(long, value_name = "JOB", help_heading = REQUEST_HEADING, conflicts_with_all = [
+    #[arg(long, value_name = "JOB", help_heading = request_flags::HELP_HEADING, conflicts_with_all = [
         "limit", "order", "batch", "canary", "max_failures", "rerun", "job", "noop", "no_noop", "tags", "skip_tags", "environment", "splay",
         "no_splay", "splaylimit", "force", "ignoreschedules", "use_cached_catalog", "no_use_cached_catalog", "server", "pool", "priority",
         "wait", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "query",
@@ -316,7 +316,7 @@ pub struct PuppetRunallArgs {
     ])]
     pub resume: Option<String>,
     /// Do not ask for confirmation before running on many nodes
-    #[arg(short, long, help_heading = REQUEST_HEADING)]
+    #[arg(short, long, help_heading = request_flags::HELP_HEADING)]
     pub yes: bool,
     /// Other options.
     #[command(flatten)]

@@ -9,6 +9,7 @@ use muster_wire::identity::SubjectName;
 
 use crate::flags::filters::FilterArgs;
 use crate::flags::named_nodes::NamedNodeArgs;
+use crate::flags::output;
 use crate::flags::result_form::{ResultDestination, ResultForm};
 use crate::flags::rollout_flags::PaceArgs;
 use crate::flags::seconds::parse_seconds;
@@ -37,7 +38,6 @@ with `rpc job` and `rpc do --retry-failed`; `rpc cancel` stops commands that
 still run. For commands of more than ten minutes see `rpc shell start`.";
 
 const COMMAND_HEADING: &str = "Command options";
-const OUTPUT_HEADING: &str = "Output";
 
 /// Longest time limit of a command, in seconds: the agent's limit, less the time for the reply.
 const MAX_RUN_SECONDS: u64 = 590;
@@ -89,31 +89,31 @@ pub struct RunArgs {
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct RunOutputArgs {
     /// Print identical output once, with the nodes that sent it, after all nodes have replied
-    #[arg(short = 'b', long, help_heading = OUTPUT_HEADING)]
+    #[arg(short = 'b', long, help_heading = output::HELP_HEADING)]
     pub fold: bool,
     /// Print each line as it arrives, with the name of the node
-    #[arg(long, help_heading = OUTPUT_HEADING)]
+    #[arg(long, help_heading = output::HELP_HEADING)]
     pub stream: bool,
     /// Print the output in the order of node names, after all nodes have replied
-    #[arg(long = "by-name", alias = "sort", conflicts_with_all = ["fold", "stream"], help_heading = OUTPUT_HEADING)]
+    #[arg(long = "by-name", alias = "sort", conflicts_with_all = ["fold", "stream"], help_heading = output::HELP_HEADING)]
     pub sort: bool,
     /// Print one JSON document
-    #[arg(short, long, help_heading = OUTPUT_HEADING)]
+    #[arg(short, long, help_heading = output::HELP_HEADING)]
     pub json: bool,
     /// Print the result of this jq expression on the JSON document
-    #[arg(long, value_name = "EXPR", conflicts_with_all = ["jsonl", "fold", "stream"], help_heading = OUTPUT_HEADING)]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["jsonl", "fold", "stream"], help_heading = output::HELP_HEADING)]
     pub jq: Option<String>,
     /// Print one line of JSON per event, as it happens
-    #[arg(long, help_heading = OUTPUT_HEADING)]
+    #[arg(long, help_heading = output::HELP_HEADING)]
     pub jsonl: bool,
     /// Form of the output: text, json or jsonl
-    #[arg(short = 'o', long = "output", value_name = "FORM", value_parser = parse_run_form, help_heading = OUTPUT_HEADING)]
+    #[arg(short = 'o', long = "output", value_name = "FORM", value_parser = parse_run_form, help_heading = output::HELP_HEADING)]
     pub output: Option<ResultDestination>,
     /// Write the output to this file instead of standard output
-    #[arg(long = "output-file", value_name = "FILE", help_heading = OUTPUT_HEADING)]
+    #[arg(long = "output-file", value_name = "FILE", help_heading = output::HELP_HEADING)]
     pub file: Option<PathBuf>,
     /// Do not show a progress bar
-    #[arg(long, alias = "np", help_heading = OUTPUT_HEADING)]
+    #[arg(long, alias = "np", help_heading = output::HELP_HEADING)]
     pub no_progress: bool,
 }
 

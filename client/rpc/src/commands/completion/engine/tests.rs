@@ -34,6 +34,7 @@ fn first_word_completes_to_commands_and_agents() {
     }
     assert!(!first.contains(&"complete".to_owned()), "hidden");
     assert_eq!(words("inv"), ["inventory"]);
+    assert_eq!(words("help fil"), ["filter", "filters"]);
     assert_eq!(words("plugin do"), ["doc"]);
     assert_eq!(words("plugin doc rpcu"), ["rpcutil"]);
 }

@@ -3,21 +3,22 @@
 use muster_base::unix_millis_now;
 use muster_client::documents::{NodeDifferenceDocument, NodeHistoryDocument};
 use muster_wire::Millis;
+use muster_wire::identity::Identity;
 use muster_wire::node_history::NodeHistory;
 
-use crate::commands::nodes::args::NodeArgs;
-use crate::commands::nodes::history_output::{render_changes, render_difference};
+use crate::commands::node::args::NodeArgs;
+use crate::commands::node::history_output::{render_changes, render_difference};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::session::form::JsonForm;
 
 /// Prints the changes, or what differs between two times. Exits with 1 if there is nothing.
 pub fn show_history(
+    node: &Identity,
     args: &NodeArgs,
     history: &NodeHistory,
     json: Option<&JsonForm>,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let node = &args.node;
     let Some(times) = args.diff.as_deref() else {
         let changes = history.changes();
         let document = NodeHistoryDocument::new(node, history);

@@ -10,7 +10,7 @@ use muster_organisation::{
 use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 
-use crate::commands::nodes::add::args::NodeAddArgs;
+use crate::commands::node::add::args::NodeAddArgs;
 use crate::commands::org::{add, push};
 use crate::session::context::{CommandContext, Result};
 

@@ -20,9 +20,9 @@ use muster_organisation::machines::probe::ProbeError;
 use muster_organisation::machines::source::ProgramSourceError;
 use muster_wire::identity::Identity;
 
-use crate::commands::nodes::add::args::NodeAddArgs;
-use crate::commands::nodes::add::credentials::NodeIssuer;
-use crate::commands::nodes::add::install::{MachineInstaller, ReadyMachine};
+use crate::commands::node::add::args::NodeAddArgs;
+use crate::commands::node::add::credentials::NodeIssuer;
+use crate::commands::node::add::install::{MachineInstaller, ReadyMachine};
 use crate::session::context::{
     CommandContext, CommandError, CommandExitCode, CommandResult, Result,
 };
