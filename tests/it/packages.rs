@@ -82,12 +82,12 @@ drwxr-xr-x /var/log/
 drwxr-x--- /var/log/muster/
 ";
 
-fn project_root() -> PathBuf {
+pub(crate) fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
 /// Whether a tool is missing and the run skips the tests that need it. A test whose tool is missing fails.
-fn lacks(tool: &str) -> bool {
+pub(crate) fn lacks(tool: &str) -> bool {
     let missing = Command::new(tool).arg("--version").output().is_err();
     assert!(
         !missing || is_skipped(tool),
@@ -104,7 +104,12 @@ pub(crate) fn run_command(command: &mut Command) -> String {
 }
 
 /// `tools/package` with the programs of the tests.
-fn package_command(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Command {
+pub(crate) fn package_command(
+    formats: &[&str],
+    version: &str,
+    out: &Path,
+    only: &[&str],
+) -> Command {
     let mut command = Command::new(project_root().join("tools/package"));
     command.args(formats).args(["--fast", "--version", version, "--out"]).arg(out);
     command.arg("--binaries").arg(find_program("rpcd").parent().unwrap());
@@ -114,7 +119,12 @@ fn package_command(formats: &[&str], version: &str, out: &Path, only: &[&str]) -
 }
 
 /// Makes packages; returns their paths.
-fn make_packages(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn make_packages(
+    formats: &[&str],
+    version: &str,
+    out: &Path,
+    only: &[&str],
+) -> Vec<PathBuf> {
     run_command(&mut package_command(formats, version, out, only))
         .lines()
         .map(PathBuf::from)
@@ -255,7 +265,7 @@ fn run_dpkg(root: &Path, arguments: &[&str], package: &Path) -> Output {
     command.args(arguments).arg(package).env("DEBIAN_FRONTEND", "noninteractive").output().unwrap()
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     run_command(Command::new("id").arg("-u")).trim() == "0"
 }
 
