@@ -391,18 +391,19 @@ mod long {
             return;
         }
         let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let names = ["muster-node", "muster-virtual"];
-        let first = make_packages(&["deb", "rpm", "image"], "0.1.0", one.path(), &names);
+        let formats = ["deb", "rpm", "image", "tarball"];
+        let names = ["muster-node", "muster-virtual", "tarball"];
+        let first = make_packages(&formats, "0.1.0", one.path(), &names);
         let temporary = other.path().join("a longer directory");
         fs::create_dir_all(&temporary).unwrap();
-        let again = package_command(&["deb", "rpm", "image"], "0.1.0", other.path(), &names);
+        let again = package_command(&formats, "0.1.0", other.path(), &names);
         let mut command = Command::new("sh");
         command.args(["-c", "umask 077; exec \"$@\"", "sh"]);
         command.arg(again.get_program()).args(again.get_args());
         command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
         command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
         let second = run_command(&mut command);
-        assert_eq!((first.len(), second.lines().count()), (3, 3), "{second}");
+        assert_eq!((first.len(), second.lines().count()), (4, 4), "{second}");
         for (one, other) in first.iter().zip(second.lines()) {
             let same = fs::read(one).unwrap() == fs::read(other).unwrap();
             assert!(same, "{} differs between two builds", one.display());
