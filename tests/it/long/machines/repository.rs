@@ -49,8 +49,8 @@ async fn apt_installs_from_the_signed_repository_only() {
     machines.sh("m1", change).await;
     machines.sh("m1", &use_repository(KEY, "/srv/changed")).await;
     let install = "DEBIAN_FRONTEND=noninteractive apt-get -q -y install muster";
-    expect_failure(&machines, install, "unexpected size").await;
+    expect_failure(&machines, install, "Hash Sum mismatch").await;
     let change = "cd /srv/changed/apt/dists/stable/main/binary-amd64 && for file in Packages*; do printf x >>$file; done";
     machines.sh("m1", change).await;
-    expect_failure(&machines, &use_repository(KEY, "/srv/changed"), "unexpected size").await;
+    expect_failure(&machines, &use_repository(KEY, "/srv/changed"), "Hash Sum mismatch").await;
 }
