@@ -247,7 +247,10 @@ replace_files() {
         mv -f "$temporary" "$target" || fail "cannot replace $target; run the script again"
     done <"$work/order"
     for role in $roles; do
+        [ -s "$work/$role.obsolete" ] || continue
         while read -r target; do rm -f "$DESTDIR$target"; done <"$work/$role.obsolete"
+        listed=$DESTDIR$(manifest "$role")
+        sort "$work/$role.manifest" >"$listed.new" && mv -f "$listed.new" "$listed"
     done
 }
 
