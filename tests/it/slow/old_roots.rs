@@ -48,9 +48,11 @@ fn released_programs_start_in_roots_of_older_distributions() {
             let version = run(&[&format!("/{program}"), "--version"]);
             assert_eq!(version, format!("{program} {}\n", env!("CARGO_PKG_VERSION")), "{suite}");
         }
-        // Keys, certificates, files.
+        // Keys, certificates and files.
         run(&["/rpc", "org", "init", "/acme", "--name", "acme", "--host", "127.0.0.1"]);
-        run(&["/rpc", "org", "add", "node", "a.example.net", "--org", "/acme", "--bundle", "/a"]);
-        run(&["/rpcd", "--config", "/a/rpcd.toml", "--check"]);
+        let catalog = "[[resource]]\ntype = \"file\"\ntitle = \"/motd\"\ncontent = \"hello\\n\"\n";
+        std::fs::write(root.join("site.toml"), catalog).unwrap();
+        run(&["/rpcd", "apply", "/site.toml"]);
+        assert_eq!(std::fs::read_to_string(root.join("motd")).unwrap(), "hello\n", "{suite}");
     }
 }
