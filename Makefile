@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= demo
 
-.PHONY: help demo demo-provision test test-all slow fmt lint unit doc docs deny audit sbom tools puppet ansible packaging parity fidelity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
+.PHONY: help demo demo-provision test test-all slow fmt lint unit doc docs deny audit sbom tools puppet ansible packaging parity fidelity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release repository install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -132,8 +132,11 @@ rpm: packaging ## build rpm packages into dist/
 image: packaging ## build container images of rpc and of rpcd virtual into dist/, as OCI archives
 	@$(call PACKAGE,image)
 
-release: packaging ## build all packages and images without paths of this machine, manual pages, SBOM and SHA256SUMS into dist/
+release: packaging ## build programs for glibc 2.17 and later without paths of this machine; write packages, a tarball with install.sh, images, manual pages, SBOM and SHA256SUMS into dist/
 	@tools/release dist
+
+repository: packaging ## write signed repositories for apt and dnf from the packages in dist/ into dist/repository (KEY: a key of gpg, or a file with a secret key)
+	@tools/repository $(or $(KEY),$(error set KEY to a key of gpg, or to a file with a secret key))
 
 clean: ## remove all build results
 	cargo clean

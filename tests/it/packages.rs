@@ -82,12 +82,12 @@ drwxr-xr-x /var/log/
 drwxr-x--- /var/log/muster/
 ";
 
-fn project_root() -> PathBuf {
+pub(crate) fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
 /// Whether a tool is missing and the run skips the tests that need it. A test whose tool is missing fails.
-fn lacks(tool: &str) -> bool {
+pub(crate) fn lacks(tool: &str) -> bool {
     let missing = Command::new(tool).arg("--version").output().is_err();
     assert!(
         !missing || is_skipped(tool),
@@ -104,7 +104,12 @@ pub(crate) fn run_command(command: &mut Command) -> String {
 }
 
 /// `tools/package` with the programs of the tests.
-fn package_command(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Command {
+pub(crate) fn package_command(
+    formats: &[&str],
+    version: &str,
+    out: &Path,
+    only: &[&str],
+) -> Command {
     let mut command = Command::new(project_root().join("tools/package"));
     command.args(formats).args(["--fast", "--version", version, "--out"]).arg(out);
     command.arg("--binaries").arg(find_program("rpcd").parent().unwrap());
@@ -114,7 +119,12 @@ fn package_command(formats: &[&str], version: &str, out: &Path, only: &[&str]) -
 }
 
 /// Makes packages; returns their paths.
-fn make_packages(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn make_packages(
+    formats: &[&str],
+    version: &str,
+    out: &Path,
+    only: &[&str],
+) -> Vec<PathBuf> {
     run_command(&mut package_command(formats, version, out, only))
         .lines()
         .map(PathBuf::from)
@@ -255,7 +265,7 @@ fn run_dpkg(root: &Path, arguments: &[&str], package: &Path) -> Output {
     command.args(arguments).arg(package).env("DEBIAN_FRONTEND", "noninteractive").output().unwrap()
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     run_command(Command::new("id").arg("-u")).trim() == "0"
 }
 
@@ -381,18 +391,19 @@ mod long {
             return;
         }
         let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let names = ["muster-node", "muster-virtual"];
-        let first = make_packages(&["deb", "rpm", "image"], "0.1.0", one.path(), &names);
+        let formats = ["deb", "rpm", "image", "tarball"];
+        let names = ["muster-node", "muster-virtual", "tarball"];
+        let first = make_packages(&formats, "0.1.0", one.path(), &names);
         let temporary = other.path().join("a longer directory");
         fs::create_dir_all(&temporary).unwrap();
-        let again = package_command(&["deb", "rpm", "image"], "0.1.0", other.path(), &names);
+        let again = package_command(&formats, "0.1.0", other.path(), &names);
         let mut command = Command::new("sh");
         command.args(["-c", "umask 077; exec \"$@\"", "sh"]);
         command.arg(again.get_program()).args(again.get_args());
         command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
         command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
         let second = run_command(&mut command);
-        assert_eq!((first.len(), second.lines().count()), (3, 3), "{second}");
+        assert_eq!((first.len(), second.lines().count()), (4, 4), "{second}");
         for (one, other) in first.iter().zip(second.lines()) {
             let same = fs::read(one).unwrap() == fs::read(other).unwrap();
             assert!(same, "{} differs between two builds", one.display());

@@ -1,1 +1,1 @@
-"""Makes packages and container images from packaging/packages.toml."""
+"""Makes packages, a tarball and container images from packaging/packages.toml."""

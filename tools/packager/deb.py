@@ -27,7 +27,8 @@ def libraries(builder, package):
     for name in package.programs:
         os.link(builder.program(name), installed / name)
     programs = [f"-e{installed / name}" for name in package.programs]
-    output = builder.run("dpkg-shlibdeps", "-O", *programs, cwd=source)
+    # No warnings (4) about libpthread and libdl, which are empty in the glibc of this machine and needed with an older one.
+    output = builder.run("dpkg-shlibdeps", "--warnings=3", "-O", *programs, cwd=source)
     return output.strip().removeprefix("shlibs:Depends=").split(", ")
 
 

@@ -4,14 +4,12 @@ glibc finds hosts without further files: since 2.34 its `files` and `dns` servic
 """
 
 import hashlib
-import io
 import json
 import re
-import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .stage import compress
+from .stage import compress, tar
 
 # A user without privileges, which no distribution assigns.
 USER = 65532
@@ -34,22 +32,6 @@ def libraries(builder, program):
     """The path in the image and the data of each library."""
     found = LIBRARY.findall(builder.run("ldd", program))
     return {path: Path(path).resolve().read_bytes() for path in found}
-
-
-def tar(entries, epoch):
-    """A tar archive. Entries are (path, data or None for a directory, mode, owner), and sorted, so that parents come first."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for path, data, mode, owner in sorted(entries, key=lambda entry: entry[0]):
-            info = tarfile.TarInfo(path.lstrip("/"))
-            info.mode, info.mtime, info.uid, info.gid = mode, epoch, owner, owner
-            if data is None:
-                info.type = tarfile.DIRTYPE
-                archive.addfile(info)
-            else:
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 def layer(builder, image):

@@ -85,7 +85,8 @@ def settings(builder, directory):
         "_rpmfilename": "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm",
         "_buildhost": "localhost",
         "_build_id_links": "none",
-        "_binary_payload": "w1.gzdio" if builder.fast else "w19.zstdio",
+        # rpm of distributions with glibc 2.17 reads xz, not zstd.
+        "_binary_payload": "w1.gzdio" if builder.fast else "w6.xzdio",
         "__os_install_post": "%{nil}",
         "debug_package": "%{nil}",
         "use_source_date_epoch_as_buildtime": "1",

@@ -1,20 +1,22 @@
 """Copies the files of a package into a directory, with the modes and times of the package."""
 
 import gzip
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 from .description import ROOT
 
 
 class Builder:
-    """What all packages of one run share: programs, version, time, and generated files."""
+    """What all packages of one run share: programs, version, time, and generated files. `server` is a directory with nats-server and its licence."""
 
-    def __init__(self, binaries, version, epoch, work, fast=False):
+    def __init__(self, binaries, version, epoch, work, fast=False, server=None):
         self.binaries, self.version, self.epoch = Path(binaries).resolve(), version, epoch
-        self.work, self.fast = Path(work), fast
+        self.work, self.fast, self.server = Path(work), fast, server
         self.environment = os.environ | {"SOURCE_DATE_EPOCH": str(epoch), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
     def run(self, *words, **options):
@@ -54,6 +56,22 @@ def write(path, data, mode=0o644):
 def compress(data, level=9):
     """gzip without a name and a time, so that the same data has the same bytes."""
     return gzip.compress(data, compresslevel=level, mtime=0)
+
+
+def tar(entries, epoch):
+    """A tar archive. Entries are (path, data or None for a directory, mode, owner), and sorted, so that parents come first."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path, data, mode, owner in sorted(entries, key=lambda entry: entry[0]):
+            info = tarfile.TarInfo(path.lstrip("/"))
+            info.mode, info.mtime, info.uid, info.gid = mode, epoch, owner, owner
+            if data is None:
+                info.type = tarfile.DIRTYPE
+                archive.addfile(info)
+            else:
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
 
 
 def replace_words(data, words):

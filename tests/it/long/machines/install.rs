@@ -16,11 +16,11 @@ use crate::machines::organisation::OperatorHost;
 const PROVISIONER: &str = "[plugins.provisioner]\npuppet = false\n";
 
 /// All files of a machine, except those of apt, dpkg and the running system.
-const LIST_FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
+pub(super) const LIST_FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \
     -o -path /var/cache -o -path /var/log/apt -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd/timers \\) \
     -prune -o -print | sort";
 /// What useradd leaves behind: backups and a lock of the user database.
-const USER_DATABASE: [&str; 7] = [
+pub(super) const USER_DATABASE: [&str; 7] = [
     "/etc/.pwd.lock",
     "/etc/passwd-",
     "/etc/group-",
