@@ -109,7 +109,7 @@ async fn tutorial_of_twelve_commands_runs_as_written() {
     }
     assert!(started.elapsed() < WHOLE_TIME, "{:?}", started.elapsed());
     // The page has taken the command line away, and nothing else.
-    let denied = machines.run(ADMIN, "HOME=/root rpc run -I /web/ -- id").await;
+    let denied = machines.run(ADMIN, "HOME=/root rpc run id -I /web/").await;
     assert!(!denied.status.success(), "{}", describe_output(&denied));
     let history = machines.sh(ADMIN, "HOME=/root rpc history --since 1h --changed -j").await;
     assert!(history.contains("User[anna]"), "{history}");
