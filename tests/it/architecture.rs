@@ -210,7 +210,6 @@ fn restricted_words_occur_only_in_their_paths() {
                 // Its test runs the rendered script.
                 "client/organisation/src/enrol_script.rs",
                 "client/organisation/src/machines/",
-                "client/rpc/src/session/remote_shell.rs",
                 "client/src/external.rs",
                 "client/rpc/",
                 // Start PuppetDB, which its queries are compared with.
