@@ -2,6 +2,7 @@
 
 import email.utils
 import os
+import re
 import shutil
 
 from .description import ROOT
@@ -29,7 +30,16 @@ def libraries(builder, package):
     programs = [f"-e{installed / name}" for name in package.programs]
     # No warnings (4) about libpthread and libdl, which are empty in the glibc of this machine and needed with an older one.
     output = builder.run("dpkg-shlibdeps", "--warnings=3", "-O", *programs, cwd=source)
-    return output.strip().removeprefix("shlibs:Depends=").split(", ")
+    found = output.strip().removeprefix("shlibs:Depends=").split(", ")
+    return [glibc(builder, package) if library.startswith("libc6 ") else library for library in found]
+
+
+def glibc(builder, package):
+    """The dependency on glibc, from the versions of the symbols. dpkg-shlibdeps would require 2.34, where symbols of libpthread and libdl moved to
+    libc, although programs for an older glibc find them in either library."""
+    symbols = [builder.run("objdump", "-T", builder.program(name)) for name in package.programs]
+    versions = {tuple(map(int, version.split("."))) for text in symbols for version in re.findall(r"GLIBC_([0-9.]+)", text)}
+    return f"libc6 (>= {'.'.join(map(str, max(versions)))})"
 
 
 def installed_kilobytes(root):
