@@ -15,8 +15,8 @@ use muster_organisation::machines::probe::{MachineProbe, PROBE_SCRIPT};
 use muster_organisation::machines::source::{ChosenProgram, PackageName, ProgramSource};
 use muster_wire::identity::Identity;
 
-use crate::commands::node::add::NodeAddError;
 use crate::commands::node::add::args::NodeAddArgs;
+use crate::commands::node::add::error::NodeAddError;
 use crate::session::context::{CommandContext, CommandError as _};
 use crate::session::remote_shell::{RemoteShell, SshLoginArgs};
 

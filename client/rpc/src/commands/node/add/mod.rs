@@ -6,71 +6,25 @@
 mod answers;
 pub mod args;
 mod credentials;
+mod error;
 pub mod install;
 mod paste;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use muster_display::count_text;
-use muster_files::files::{self, FileAccessError};
-use muster_organisation::OrganisationError;
+use muster_files::files;
 use muster_organisation::machines::host::{RemoteHost, RemoteHostError};
-use muster_organisation::machines::probe::ProbeError;
-use muster_organisation::machines::source::ProgramSourceError;
-use muster_wire::identity::Identity;
 
 use crate::commands::node::add::args::NodeAddArgs;
 use crate::commands::node::add::credentials::NodeIssuer;
+use crate::commands::node::add::error::NodeAddError;
 use crate::commands::node::add::install::{MachineInstaller, ReadyMachine};
-use crate::session::context::{
-    CommandContext, CommandError, CommandExitCode, CommandResult, Result,
-};
-use crate::session::remote_shell::RemoteShellError;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// Largest file with names of machines, in bytes.
 const MAX_HOSTS_BYTES: u64 = 4 * 1024 * 1024;
-
-/// Why machines were not added, or one of them was not.
-#[derive(Debug, thiserror::Error)]
-pub enum NodeAddError {
-    #[error(transparent)]
-    Organisation(#[from] OrganisationError),
-    #[error(transparent)]
-    Shell(#[from] RemoteShellError),
-    #[error(transparent)]
-    Probe(#[from] ProbeError),
-    #[error(transparent)]
-    Source(#[from] ProgramSourceError),
-    #[error(transparent)]
-    File(#[from] FileAccessError),
-    #[error("it has no full host name; use NAME={0}")]
-    NoName(String),
-    #[error("another machine of the list has the name {0}")]
-    SameName(Identity),
-    #[error("cannot prepare the files for the machine")]
-    Payload(#[source] io::Error),
-    #[error("{}, line {line}: {reason}", file.display())]
-    HostsFile { file: PathBuf, line: usize, reason: String },
-    #[error("without --ssh, name one machine with its full host name, or as NAME=HOST")]
-    NotOne,
-}
-
-impl CommandError for NodeAddError {
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Shell(error) => error.hints(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        match self {
-            Self::NotOne | Self::HostsFile { .. } => CommandExitCode::Usage,
-            _ => CommandExitCode::Local,
-        }
-    }
-}
 
 pub async fn run(mut args: NodeAddArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(file) = &args.hosts_file {

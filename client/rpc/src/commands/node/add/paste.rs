@@ -3,9 +3,9 @@
 use muster_organisation::machines::payload::paste_line;
 use muster_organisation::machines::script::InstalledProgram;
 
-use crate::commands::node::add::NodeAddError;
 use crate::commands::node::add::args::NodeAddArgs;
 use crate::commands::node::add::credentials::NodeIssuer;
+use crate::commands::node::add::error::NodeAddError;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 pub async fn run(
