@@ -13,7 +13,7 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::scope::CallerGrant;
 
-use crate::commands::org::{add, args as org};
+use crate::commands::org::{args as org, issue};
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// Prints the path of the credentials as data.
@@ -29,7 +29,7 @@ pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
         ));
         return Ok(CommandExitCode::Passed);
     }
-    let grants = add::complete_grants(current.into_iter().chain(args.agents.clone()).collect())?;
+    let grants = issue::complete_grants(current.into_iter().chain(args.agents.clone()).collect())?;
     let until = (now / 1000).saturating_add(args.lifetime.as_secs());
     let path = args.out.clone().unwrap_or_else(|| {
         let default_path = organisation.layout().principal_creds(PrincipalKind::User, &args.name);

@@ -11,8 +11,8 @@ use muster_organisation::{
 use muster_wire::identity::Identity;
 use nix::unistd::{Uid, User};
 
-use crate::commands::org::add::{self, complete_grants};
 use crate::commands::org::args::OrgInitArgs;
+use crate::commands::org::issue::{complete_grants, issue};
 use crate::session::context::{
     CommandContext, CommandError, CommandExitCode, CommandResult, Result,
 };
@@ -104,7 +104,7 @@ async fn create_user(
         renew: false,
         out: None,
     };
-    let issued = add::issue(organisation, &spec, printer).await?;
+    let issued = issue(organisation, &spec, printer).await?;
     organisation.bundle_user(home, &issued.creds)?;
     printer.print_message(format_args!(
         "{GOOD}created{GOOD:#} the user {name}, with all files in {}",

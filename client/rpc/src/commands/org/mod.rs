@@ -7,6 +7,7 @@ mod empty;
 pub mod errors;
 mod grant;
 mod init;
+pub mod issue;
 pub mod list;
 mod monitor;
 pub mod names;

@@ -11,7 +11,8 @@ use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 
 use crate::commands::node::add::args::NodeAddArgs;
-use crate::commands::org::{add, push};
+use crate::commands::org::issue::{default_lifetime, issue};
+use crate::commands::org::push;
 use crate::session::context::{CommandContext, Result};
 
 /// The services of `--services`: their sections of `[plugins]`, and the rights of their credentials.
@@ -54,7 +55,7 @@ impl<'a> NodeIssuer<'a> {
     ) -> Result<String> {
         let organisation = &self.organisation;
         let spec = self.spec(PrincipalKind::Node, name.clone(), Vec::new())?;
-        let issued = add::issue(organisation, &spec, self.cx.printer).await?;
+        let issued = issue(organisation, &spec, self.cx.printer).await?;
         let mut node = organisation.node_files(&issued.creds, name, bundle::NoExtraConfig {})?;
         // The configuration is the last file: without it, the machine is no node.
         let config = node.pop();
@@ -72,7 +73,7 @@ impl<'a> NodeIssuer<'a> {
         let name = self.free_service_name()?;
         let tags = ServiceRight::tags(&SERVICES.map(|(_, right)| right));
         let spec = self.spec(PrincipalKind::Service, name, tags)?;
-        let issued = add::issue(&self.organisation, &spec, self.cx.printer).await?;
+        let issued = issue(&self.organisation, &spec, self.cx.printer).await?;
         let sections = SERVICES.map(|(section, _)| {
             format!("[plugins.{section}]\nenabled = true\ncredentials = \"../{SERVICE_CREDS}\"\n")
         });
@@ -100,7 +101,7 @@ impl<'a> NodeIssuer<'a> {
         tags: Vec<String>,
     ) -> Result<CredentialSpec> {
         // A machine that failed gets new credentials at the next attempt.
-        let expires = add::default_lifetime(&self.organisation, kind, unix_millis_now())?;
+        let expires = default_lifetime(&self.organisation, kind, unix_millis_now())?;
         Ok(CredentialSpec { kind, name, tags, expires, renew: true, out: None })
     }
 
