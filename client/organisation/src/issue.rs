@@ -14,8 +14,8 @@ use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, scope};
 
 use crate::{
-    AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
-    OrganisationKey, OrganisationLock, PrincipalKind, ledger,
+    AccountRealm, CredentialRecord, CredentialState, MAX_FILE_BYTES, Organisation,
+    OrganisationError, OrganisationKey, OrganisationLock, PrincipalKind, ledger,
 };
 
 /// Validity of credentials that are issued for one operation.
@@ -101,6 +101,29 @@ impl Organisation {
         let path = spec.out.clone().unwrap_or_else(default_path);
         let (creds, record) = self.sign_credentials(spec, now)?;
         Ok(PreparedCredentials(IssuedCredentials { record, creds, path }))
+    }
+
+    /// The credentials in the file that [`Self::issue_credentials`] wrote last, if they are valid now and have these permissions.
+    pub fn valid_credentials(
+        &self,
+        spec: &CredentialSpec,
+        now: Millis,
+    ) -> Result<Option<UserCredentials>, OrganisationError> {
+        let path = self.layout().principal_creds(spec.kind, &spec.name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read_secret(&path, MAX_FILE_BYTES)?;
+        let creds = UserCredentials::parse(&text)
+            .map_err(|source| OrganisationError::Creds(path, source))?;
+        let (key, trusts) = (creds.key_pair().public_key(), self.account_trusts()?);
+        let is_valid = |record: &CredentialRecord| {
+            record.key == key
+                && trusts.credential_state(record, now / 1000) == CredentialState::Valid
+        };
+        let is_same = creds.claims().nats.tags == spec.tags;
+        let is_usable = is_same && self.newest_records()?.iter().any(is_valid);
+        Ok(is_usable.then_some(creds))
     }
 
     /// Records prepared credentials, then writes them.

@@ -9,6 +9,7 @@ use crate::OrganisationError;
 
 const SECRET_MODE: u32 = 0o600;
 const PUBLIC_MODE: u32 = 0o644;
+const PROGRAM_MODE: u32 = 0o755;
 
 /// A file of a machine.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,6 +26,11 @@ impl MachineFile {
     /// A file that every user of the machine may read.
     pub fn public(path: impl Into<String>, content: impl Into<String>) -> Self {
         Self { path: path.into(), mode: PUBLIC_MODE, content: content.into() }
+    }
+
+    /// A program that every user of the machine may run.
+    pub fn program(path: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { path: path.into(), mode: PROGRAM_MODE, content: content.into() }
     }
 
     /// A file that only its owner may read.

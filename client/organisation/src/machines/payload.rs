@@ -13,21 +13,17 @@ use super::source::ChosenProgram;
 
 /// The command of the ssh session. It reads a tar archive from standard input, and runs the script in it as root. It has no quote that ends its word,
 /// and works in every login shell, because `sh` interprets it.
-pub const UNPACK_COMMAND: &str = "sh -c 'umask 077; d=$(mktemp -d) || exit 1; trap \"rm -rf $d\" EXIT; tar -xf - -C \"$d\" || exit 1; \
+pub const UNPACK_COMMAND: &str = "sh -c 'umask 077; d=$(mktemp -d) || exit 1; trap \"rm -rf \\\"\\$d\\\"\" EXIT; tar -xf - -C \"$d\" || exit 1; \
     if [ $(id -u) = 0 ]; then sh \"$d/install\"; else sudo -n sh \"$d/install\"; fi'";
 
 /// Name of the script in the archive.
 const SCRIPT_NAME: &str = "install";
 
 /// Writes the archive: the script, and the program beside it.
-pub fn write_payload(
-    out: impl Write,
-    script: &str,
-    program: Option<&ChosenProgram>,
-) -> io::Result<()> {
+pub fn write_payload(out: impl Write, script: &str, program: &ChosenProgram) -> io::Result<()> {
     let mut archive = tar::Builder::new(out);
-    if let Some((name, chosen)) = program.and_then(|it| Some((it.kind.file_name()?, it))) {
-        append_program(&mut archive, name, &chosen.file)?;
+    if let Some(name) = program.kind.file_name() {
+        append_program(&mut archive, name, &program.file)?;
     }
     let mut header = tar::Header::new_gnu();
     header.set_size(u64::try_from(script.len()).unwrap_or(u64::MAX));
@@ -69,25 +65,27 @@ mod tests {
 
     #[test]
     fn line_and_command_run_the_script_and_leave_nothing() {
-        let place = tempfile::tempdir().unwrap();
+        // The shell splits the name of the directory if it is not quoted.
+        let home = tempfile::tempdir().unwrap();
+        let place = home.path().join("with blank");
+        std::fs::create_dir(&place).unwrap();
         let shell = |line: &str, input: Stdio| {
             let mut command = Command::new("sh");
-            command.args(["-c", line]).env("TMPDIR", place.path()).stdin(input);
+            command.args(["-c", line]).env("TMPDIR", &place).stdin(input);
             String::from_utf8(command.output().unwrap().stdout).unwrap()
         };
         let script = "cd \"${0%/*}\"; echo 'it'\"'\"'s' $(ls)";
         assert_eq!(shell(&paste_line(script).unwrap(), Stdio::null()), "it's install\n");
 
-        let program = place.path().join("rpcd");
+        let program = home.path().join("rpcd");
         std::fs::write(&program, "program").unwrap();
         let chosen = ChosenProgram { kind: InstalledProgram::Program, file: program.clone() };
-        let archive = place.path().join("archive");
-        write_payload(File::create(&archive).unwrap(), script, Some(&chosen)).unwrap();
+        let archive = home.path().join("archive");
+        write_payload(File::create(&archive).unwrap(), script, &chosen).unwrap();
         // The test is no root on a developer's machine; the script is run without sudo.
         let command = UNPACK_COMMAND.replace("$(id -u) = 0", "1 = 1");
         let input = Stdio::from(File::open(&archive).unwrap());
         assert_eq!(shell(&command, input), "it's install program\n");
-        let left = std::fs::read_dir(place.path()).unwrap().count();
-        assert_eq!(left, 2, "rpcd and the archive");
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
     }
 }

@@ -155,16 +155,24 @@ impl Service {
                  quiet apt-get -q -y -o DPkg::Lock::Timeout=120 install ./package.deb\n",
             ),
             InstalledProgram::Rpm => script.push_str(INSTALL_RPM),
-            InstalledProgram::Program => {
-                let Self { unit_path, unit_text, program, users_path, users, .. } = self;
-                // A running program cannot be written to, but its name can be given to another file.
-                let _ = writeln!(script, "put {program} 0755 <program");
-                write_file(script, &MachineFile::public(*users_path, *users));
-                let _ = writeln!(script, "quiet systemd-sysusers {users_path}");
-                write_file(script, &MachineFile::public(*unit_path, *unit_text));
-            }
+            InstalledProgram::Program => self.install_program(script),
             InstalledProgram::Present => {}
         }
+    }
+
+    /// Installs the program with its unit and its user, unless a package has installed them: that is upgraded as a package.
+    fn install_program(&self, script: &mut String) {
+        let Self { unit, unit_path, unit_text, program, users_path, users } = self;
+        let _ = writeln!(
+            script,
+            "if [ ! -e /usr/lib/systemd/system/{unit}.service ] && [ ! -e /lib/systemd/system/{unit}.service ]; then"
+        );
+        // A running program cannot be written to, but its name can be given to another file.
+        let _ = writeln!(script, "put {program} 0755 <program");
+        write_file(script, &MachineFile::public(*users_path, *users));
+        let _ = writeln!(script, "quiet systemd-sysusers {users_path}");
+        write_file(script, &MachineFile::public(*unit_path, *unit_text));
+        script.push_str("fi\n");
     }
 
     fn start(&self, script: &mut String) {

@@ -16,10 +16,6 @@ pub struct ProgramSource {
     pub program: Option<PathBuf>,
 }
 
-/// A package, as its files are named.
-#[derive(Debug, Clone, Copy)]
-pub struct PackageName(pub &'static str);
-
 /// The file that a machine gets, and how it is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChosenProgram {
@@ -51,7 +47,7 @@ impl ProgramSource {
     /// Chooses the newest package of the machine's own format, otherwise the program.
     pub fn choose(
         &self,
-        package: PackageName,
+        package: &'static str,
         probe: &MachineProbe,
     ) -> Result<ChosenProgram, ProgramSourceError> {
         let wanted = match probe.packages {
@@ -60,7 +56,7 @@ impl ProgramSource {
             PackageFormat::None => None,
         };
         if let (Some(directory), Some((kind, extension, separator))) = (&self.directory, wanted) {
-            let prefix = format!("{}{separator}", package.0);
+            let prefix = format!("{package}{separator}");
             let names = file_names(directory)?;
             let newest = newest_package(&names, &prefix, extension, &probe.architecture);
             if let Some(name) = newest {
@@ -77,7 +73,7 @@ impl ProgramSource {
                     || "this machine".to_owned(),
                     |directory| directory.display().to_string(),
                 ),
-                package: package.0,
+                package,
                 architecture: probe.architecture.clone(),
             }),
         }
@@ -147,20 +143,19 @@ mod tests {
             directory: Some(directory.path().to_owned()),
             program: Some("/usr/sbin/rpcd".into()),
         };
-        let chosen =
-            |packages| source.choose(PackageName("muster-node"), &probe(packages)).unwrap();
+        let chosen = |packages| source.choose("muster-node", &probe(packages)).unwrap();
         let name = |chosen: &ChosenProgram| {
             chosen.file.file_name().unwrap().to_string_lossy().into_owned()
         };
         assert_eq!(name(&chosen(PackageFormat::Deb)), "muster-node_0.10.0_amd64.deb");
         assert_eq!(name(&chosen(PackageFormat::Rpm)), "muster-node-0.9.0-1.x86_64.rpm");
-        let found = source.choose(PackageName("muster"), &probe(PackageFormat::Deb)).unwrap();
+        let found = source.choose("muster", &probe(PackageFormat::Deb)).unwrap();
         assert_eq!(name(&found), "muster_0.9.0_amd64.deb");
         let program = chosen(PackageFormat::None);
         assert_eq!((program.kind, name(&program)), (InstalledProgram::Program, "rpcd".to_owned()));
         let other =
             MachineProbe { architecture: "riscv64".to_owned(), ..probe(PackageFormat::Deb) };
-        let error = source.choose(PackageName("muster-node"), &other).unwrap_err().to_string();
+        let error = source.choose("muster-node", &other).unwrap_err().to_string();
         assert!(error.contains("muster-node for riscv64"), "{error}");
     }
 }

@@ -6,6 +6,7 @@ pub mod context;
 pub mod environment;
 pub mod errors;
 pub mod form;
+pub mod remote_machine;
 pub mod remote_shell;
 pub mod seen;
 pub mod seen_names;

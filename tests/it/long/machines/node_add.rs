@@ -3,6 +3,8 @@
 #![expect(clippy::indexing_slicing, reason = "the machines are known; tests end by panic")]
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 use muster_tests::command::describe_output;
 
@@ -36,6 +38,10 @@ impl AddFixture {
         let policies = operator.path("acme/site/policies");
         std::fs::create_dir_all(&policies).unwrap();
         std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
+        let facts = operator.path("acme/site/facts.d");
+        std::fs::create_dir_all(&facts).unwrap();
+        std::fs::write(facts.join("rack"), "#!/bin/sh\necho rack=r7\n").unwrap();
+        std::fs::set_permissions(facts.join("rack"), Permissions::from_mode(0o755)).unwrap();
         let options = [
             format!("IdentityFile={}", key.display()),
             "IdentitiesOnly=yes".to_owned(),
@@ -136,9 +142,32 @@ async fn machines_that_cannot_be_added_are_named_and_unchanged() {
     machines.await_script("m5", "systemctl start ssh").await;
     let empty = fixture.operator.path("empty");
     std::fs::create_dir(&empty).unwrap();
+    let keys_of = async |name: &str| {
+        let (list, _) = fixture.operator.run_json(&["org", "list"]).await;
+        let parties = list["parties"].as_array().unwrap();
+        parties.iter().filter(|party| party["name"] == name).count()
+    };
+    assert_eq!(keys_of("m1.example.net").await, 1);
     let hosts = ["m1", "m5"].map(|name| fixture.argument(name));
     let (text, code) = fixture.add(&hosts, &["--from", empty.to_str().unwrap()]).await;
     assert_eq!(code, 0, "{text}");
+    // The node keeps its key, and what its package has installed.
+    assert_eq!(keys_of("m1.example.net").await, 1);
+    machines
+        .sh("m1", "! test -e /usr/local/sbin/rpcd && ! test -e /etc/systemd/system/rpcd.service")
+        .await;
+    let found = fixture.operator.run_successfully(&["find", "-F", "rack=r7"]).await;
+    assert_eq!(found.lines().count(), 3, "{found}");
+
+    // One machine twice, whose name it says itself, and a name that a user has: the others are added.
+    let address = format!("root@{}", machines.machines["m1"]);
+    let taken = format!("rip=root@{}", machines.machines["m6"]);
+    let hosts = [address.clone(), taken, address];
+    let (text, code) = fixture.add(&hosts, &[]).await;
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("1 of 3 machines added"), "{text}");
+    assert!(text.contains("another machine of the list has the name m1.example.net"), "{text}");
+    assert!(text.contains("rip"), "{text}");
     assert_eq!(
         machines
             .sh("m5", "systemctl show -P MainPID rpcd | xargs -I{} readlink /proc/{}/exe")

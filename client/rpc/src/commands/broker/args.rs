@@ -28,7 +28,8 @@ pub enum BrokerCommand {
 
 Installs nats-server from this machine, the configuration in /etc/muster-broker,
 and the unit muster-broker. Run it again after a change of the organisation's
-broker: host names, certificate. The file local.conf there is yours and stays.
+broker: host names, certificate. It restarts the broker, and nodes and users
+reconnect within seconds. The file local.conf there is yours and stays.
 For a cluster: `rpc broker config`.")]
     Install(BrokerInstallArgs),
     /// Print or write a configuration for nats-server

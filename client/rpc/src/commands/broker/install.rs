@@ -1,11 +1,10 @@
 //! `rpc broker install`: makes a machine the host of the broker: program, configuration, unit. Then pushes the account's token.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use muster_base::unix_millis_now;
 use muster_display::printer::GOOD;
-use muster_organisation::machines::payload::UNPACK_COMMAND;
-use muster_organisation::machines::probe::{MachineProbe, PROBE_SCRIPT, ProbeError};
 use muster_organisation::machines::script::{InstalledProgram, broker_script};
 use muster_organisation::machines::source::ChosenProgram;
 use muster_organisation::{
@@ -15,14 +14,12 @@ use muster_organisation::{
 use tokio::time::sleep;
 
 use crate::commands::broker::args::BrokerInstallArgs;
-use crate::commands::node::add::install::create_archive;
 use crate::commands::org::push;
 use crate::session::broker_program::find_nats_server;
 use crate::session::context::{CommandContext, CommandError, CommandResult, Result};
-use crate::session::remote_shell::{RemoteShell, RemoteShellError};
+use crate::session::remote_machine::{RemoteMachineError, probe, run_script};
+use crate::session::remote_shell::RemoteShell;
 
-const PROBE_LIMIT: Duration = Duration::from_mins(1);
-const INSTALL_LIMIT: Duration = Duration::from_mins(5);
 /// How long the server may take to accept the account's token.
 const START_LIMIT: Duration = Duration::from_mins(1);
 const START_INTERVAL: Duration = Duration::from_millis(250);
@@ -30,13 +27,9 @@ const START_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerInstallError {
     #[error("cannot install the broker on {host}")]
-    Shell { host: String, source: RemoteShellError },
-    #[error("cannot install the broker on {host}")]
-    Probe { host: String, source: ProbeError },
+    Machine { host: String, source: RemoteMachineError },
     #[error("{host} is a machine with the architecture {architecture}, and this machine's nats-server is for {own}", own = std::env::consts::ARCH)]
     Architecture { host: String, architecture: String },
-    #[error("cannot prepare the files for the machine")]
-    Archive(#[source] std::io::Error),
     #[error("the broker was installed, but did not accept the account's token within {} s", START_LIMIT.as_secs())]
     NotStarted(#[source] PushError),
 }
@@ -44,12 +37,12 @@ pub enum BrokerInstallError {
 impl CommandError for BrokerInstallError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::Shell { source, .. } => source.hints(),
+            Self::Machine { source, .. } => source.hints(),
             Self::NotStarted(_) => vec![
                 "see `journalctl -u muster-broker` on its machine; then run the command again"
                     .to_owned(),
             ],
-            _ => Vec::new(),
+            Self::Architecture { .. } => Vec::new(),
         }
     }
 }
@@ -66,17 +59,14 @@ pub async fn run(args: &BrokerInstallArgs, cx: CommandContext<'_>) -> CommandRes
         .map_or_else(|| "this machine".to_owned(), |host| host.destination.clone());
     let file = find_nats_server(cx.environment)?;
     let program = ChosenProgram { kind: InstalledProgram::Program, file };
-    let failed = |source| BrokerInstallError::Shell { host: host.clone(), source };
-    let probed = shell.run(&format!("sh -c '{PROBE_SCRIPT}'"), None, PROBE_LIMIT).await;
-    let probe = MachineProbe::parse(&probed.map_err(failed)?)
-        .map_err(|source| BrokerInstallError::Probe { host: host.clone(), source })?;
+    let failed = |source| BrokerInstallError::Machine { host: host.clone(), source };
+    let probe = probe(shell).await.map_err(failed)?;
     if probe.architecture != std::env::consts::ARCH {
         let architecture = probe.architecture;
         return Err(BrokerInstallError::Architecture { host, architecture }.into());
     }
     let script = install_script(&organisation)?;
-    let archive = create_archive(&script, Some(&program)).map_err(BrokerInstallError::Archive)?;
-    shell.run(UNPACK_COMMAND, Some(archive), INSTALL_LIMIT).await.map_err(failed)?;
+    run_script(shell, &script, &program).await.map_err(failed)?;
     cx.printer.print_message(format_args!("{GOOD}installed{GOOD:#} the broker on {host}"));
     await_broker(&organisation).await?;
     let options = StoreOptions { replicas: None, missing: MissingStores::CreateNew };
@@ -84,7 +74,7 @@ pub async fn run(args: &BrokerInstallArgs, cx: CommandContext<'_>) -> CommandRes
 }
 
 fn install_script(organisation: &Organisation) -> Result<String> {
-    let state = std::path::Path::new(PACKAGE_STATE_DIRECTORY);
+    let state = Path::new(PACKAGE_STATE_DIRECTORY);
     let mut config = NatsServerConfig::for_package(organisation, state)?;
     config.monitoring_port = Some(DEFAULT_MONITORING_PORT);
     let files = config.bundle_files()?;

@@ -24,13 +24,28 @@ const DEFAULT_NAME: &str = "muster";
 pub enum OrgInitError {
     #[error("--quick needs a home directory: set HOME")]
     NoHome,
+    #[error("you are a user of a fleet already")]
+    IsUser(#[source] OrganisationError),
     #[error("your login name cannot be found, or is no name of a user; use --user NAME")]
     NoUser,
 }
 
 impl CommandError for OrgInitError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::IsUser(_) => vec![
+                "create the organisation without --quick, or with XDG_CONFIG_HOME set to another directory"
+                    .to_owned(),
+            ],
+            _ => Vec::new(),
+        }
+    }
+
     fn exit_code(&self) -> CommandExitCode {
-        CommandExitCode::Usage
+        match self {
+            Self::IsUser(_) => CommandExitCode::Local,
+            _ => CommandExitCode::Usage,
+        }
     }
 }
 
@@ -56,7 +71,7 @@ pub async fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
 async fn create_quickly(mut args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
     let home = cx.environment.client_directory().ok_or(OrgInitError::NoHome)?;
     let user = args.user.take().or_else(login_name).ok_or(OrgInitError::NoUser)?;
-    bundle::require_free(&home, PrincipalKind::User)?;
+    bundle::require_free(&home, PrincipalKind::User).map_err(OrgInitError::IsUser)?;
     let default = cx.environment.default_organisation().ok_or(OrgInitError::NoHome)?;
     let directory = args.directory.clone().unwrap_or_else(|| default.clone());
     if args.name.is_none() && args.directory.is_none() {

@@ -23,7 +23,7 @@ const ALWAYS_GRANTED_AGENT: &str = RpcutilAgent::NAME;
 /// Validity of a node's credentials if an enroller renews them.
 const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 
-/// The validity of credentials for which none was given: a month for a node if an enroller renews its token, otherwise without end.
+/// The validity of credentials for which none was given: that of a renewed token for a node if an enroller renews it, otherwise without end.
 pub fn default_lifetime(
     organisation: &Organisation,
     kind: PrincipalKind,

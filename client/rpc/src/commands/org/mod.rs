@@ -16,6 +16,7 @@ pub mod push;
 pub mod revoke;
 mod rotate;
 pub mod show;
+pub mod site;
 mod ssh_authority;
 
 use crate::commands::org::args::OrgCommand;

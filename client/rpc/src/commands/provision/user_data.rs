@@ -16,8 +16,9 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
+use crate::commands::org::site::read_site;
 use crate::commands::provision::args::{ConfigSetting, UserDataArgs};
-use crate::session::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 const MAX_CREDS_BYTES: u64 = 64 * 1024;
 /// Limit of the strictest cloud for user data, in bytes.
@@ -86,14 +87,14 @@ fn machine_files(
     args: &UserDataArgs,
     token: &str,
     organisation: &Organisation,
-) -> Result<Vec<MachineFile>, OrganisationError> {
+) -> Result<Vec<MachineFile>> {
     let newcomers = organisation.token_text(AccountRealm::Newcomers)?;
     let policy = format!(
         "# Allows only the service that provisions this machine.\n\
          policy default deny\nallow\tservice={}\t*\t*\t*\n",
         args.provisioner
     );
-    let mut files = organisation.site_files()?;
+    let mut files = read_site(organisation)?;
     files.extend([
         MachineFile::public(bundle::name::NODE_CONFIG, node_config(args, organisation)?),
         MachineFile::secret(BOOTSTRAP_FILE, token),

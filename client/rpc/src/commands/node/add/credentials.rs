@@ -8,12 +8,13 @@ use muster_organisation::{
     bundle,
 };
 use muster_wire::identity::Identity;
-use muster_wire::token::ServiceRight;
+use muster_wire::token::{ServiceRight, UserCredentials};
 
 use crate::commands::node::add::args::NodeAddArgs;
 use crate::commands::org::issue::{default_lifetime, issue};
 use crate::commands::org::push;
-use crate::session::context::{CommandContext, Result};
+use crate::commands::org::site::read_site;
+use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// The services of `--services`: their sections of `[plugins]`, and the rights of their credentials.
 const SERVICES: [(&str, ServiceRight); 3] = [
@@ -37,7 +38,7 @@ pub struct NodeIssuer<'a> {
 impl<'a> NodeIssuer<'a> {
     pub fn open(args: &NodeAddArgs, cx: CommandContext<'a>) -> Result<Self> {
         let organisation = cx.open_organisation(&args.organisation)?;
-        let site = organisation.site_files()?;
+        let site = read_site(&organisation)?;
         if site.is_empty() {
             cx.printer.print_warning(format_args!(
                 "{} does not exist: the nodes get no policies, and deny all changes",
@@ -47,70 +48,63 @@ impl<'a> NodeIssuer<'a> {
         Ok(Self { organisation, site, has_services: args.services, cx })
     }
 
-    /// Issues the credentials of a node; returns the script that makes its machine the node. It contains their key.
+    /// The credentials of a node; returns the script that makes its machine the node. It contains their key.
     pub async fn issue_script(
         &mut self,
         name: &Identity,
         program: InstalledProgram,
     ) -> Result<String> {
         let organisation = &self.organisation;
-        let spec = self.spec(PrincipalKind::Node, name.clone(), Vec::new())?;
-        let issued = issue(organisation, &spec, self.cx.printer).await?;
-        let mut node = organisation.node_files(&issued.creds, name, bundle::NoExtraConfig {})?;
+        let creds = self.issue(PrincipalKind::Node, name.clone(), Vec::new()).await?;
+        let mut node = organisation.node_files(&creds, name, bundle::NoExtraConfig {})?;
         // The configuration is the last file: without it, the machine is no node.
         let config = node.pop();
         let mut files = self.site.clone();
         files.extend(node);
         if self.has_services {
-            files.extend(self.issue_services().await?);
+            files.extend(self.issue_services(name).await?);
         }
         files.extend(config);
         Ok(node_script(name, organisation.profile().operator, &files, program))
     }
 
-    /// Credentials and settings of the services of one node.
-    async fn issue_services(&self) -> Result<Vec<MachineFile>> {
-        let name = self.free_service_name()?;
+    /// Credentials and settings of the services of one node. Policies of the samples know a directory by the beginning of its name.
+    async fn issue_services(&self, node: &Identity) -> Result<Vec<MachineFile>> {
+        let name =
+            Identity::parse(&format!("directory.{node}")).map_err(OrganisationError::from)?;
         let tags = ServiceRight::tags(&SERVICES.map(|(_, right)| right));
-        let spec = self.spec(PrincipalKind::Service, name, tags)?;
-        let issued = issue(&self.organisation, &spec, self.cx.printer).await?;
+        let creds = self.issue(PrincipalKind::Service, name, tags).await?;
         let sections = SERVICES.map(|(section, _)| {
             format!("[plugins.{section}]\nenabled = true\ncredentials = \"../{SERVICE_CREDS}\"\n")
         });
         Ok(vec![
-            MachineFile::secret(SERVICE_CREDS, issued.creds.to_text().as_str()),
+            MachineFile::secret(SERVICE_CREDS, creds.to_text().as_str()),
             MachineFile::public(SERVICE_CONFIG, sections.join("\n")),
         ])
     }
 
-    /// `directory1`, or the next number that no principal has.
-    fn free_service_name(&self) -> Result<Identity, OrganisationError> {
-        let records = self.organisation.read_records()?;
-        let is_taken = |name: &str| records.iter().any(|record| record.name.as_str() == name);
-        let mut number = 1;
-        while is_taken(&format!("directory{number}")) {
-            number += 1;
-        }
-        Ok(Identity::parse(&format!("directory{number}"))?)
-    }
-
-    fn spec(
+    /// Those of an earlier attempt, while they are valid, so that a repeated command leaves no further key behind.
+    async fn issue(
         &self,
         kind: PrincipalKind,
         name: Identity,
         tags: Vec<String>,
-    ) -> Result<CredentialSpec> {
-        // A machine that failed gets new credentials at the next attempt.
-        let expires = default_lifetime(&self.organisation, kind, unix_millis_now())?;
-        Ok(CredentialSpec { kind, name, tags, expires, renew: true, out: None })
+    ) -> Result<UserCredentials> {
+        let now = unix_millis_now();
+        let expires = default_lifetime(&self.organisation, kind, now)?;
+        let spec = CredentialSpec { kind, name, tags, expires, renew: true, out: None };
+        match self.organisation.valid_credentials(&spec, now)? {
+            Some(creds) => Ok(creds),
+            None => Ok(issue(&self.organisation, &spec, self.cx.printer).await?.creds),
+        }
     }
 
     /// Makes the services known to callers, if some were issued.
-    pub async fn publish_services(self) -> Result<()> {
-        if self.has_services {
-            let options = StoreOptions { replicas: None, missing: MissingStores::CreateNew };
-            push::push_all(self.organisation, options, self.cx.printer).await?;
+    pub async fn publish_services(self) -> CommandResult {
+        if !self.has_services {
+            return Ok(CommandExitCode::Passed);
         }
-        Ok(())
+        let options = StoreOptions { replicas: None, missing: MissingStores::CreateNew };
+        push::push_all(self.organisation, options, self.cx.printer).await
     }
 }

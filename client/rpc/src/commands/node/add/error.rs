@@ -4,23 +4,18 @@ use std::io;
 use std::path::PathBuf;
 
 use muster_files::files::FileAccessError;
-use muster_organisation::OrganisationError;
-use muster_organisation::machines::probe::ProbeError;
+use muster_organisation::machines::host::RemoteHostError;
 use muster_organisation::machines::source::ProgramSourceError;
 use muster_wire::identity::Identity;
 
 use crate::session::context::{CommandError, CommandExitCode};
-use crate::session::remote_shell::RemoteShellError;
+use crate::session::remote_machine::RemoteMachineError;
 
 /// Why machines were not added, or one of them was not.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeAddError {
     #[error(transparent)]
-    Organisation(#[from] OrganisationError),
-    #[error(transparent)]
-    Shell(#[from] RemoteShellError),
-    #[error(transparent)]
-    Probe(#[from] ProbeError),
+    Machine(#[from] RemoteMachineError),
     #[error(transparent)]
     Source(#[from] ProgramSourceError),
     #[error(transparent)]
@@ -29,10 +24,10 @@ pub enum NodeAddError {
     NoName(String),
     #[error("another machine of the list has the name {0}")]
     SameName(Identity),
-    #[error("cannot prepare the files for the machine")]
-    Payload(#[source] io::Error),
-    #[error("{}, line {line}: {reason}", file.display())]
-    HostsFile { file: PathBuf, line: usize, reason: String },
+    #[error("cannot compress the line for the machine")]
+    Line(#[source] io::Error),
+    #[error("{}, line {line}", file.display())]
+    HostsFile { file: PathBuf, line: usize, source: RemoteHostError },
     #[error("without --ssh, name one machine with its full host name, or as NAME=HOST")]
     NotOne,
 }
@@ -40,7 +35,7 @@ pub enum NodeAddError {
 impl CommandError for NodeAddError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::Shell(error) => error.hints(),
+            Self::Machine(error) => error.hints(),
             _ => Vec::new(),
         }
     }

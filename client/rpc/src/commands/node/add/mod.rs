@@ -15,12 +15,12 @@ use std::path::Path;
 
 use muster_display::count_text;
 use muster_files::files;
-use muster_organisation::machines::host::{RemoteHost, RemoteHostError};
+use muster_organisation::machines::host::RemoteHost;
 
 use crate::commands::node::add::args::NodeAddArgs;
 use crate::commands::node::add::credentials::NodeIssuer;
 use crate::commands::node::add::error::NodeAddError;
-use crate::commands::node::add::install::{MachineInstaller, ReadyMachine};
+use crate::commands::node::add::install::MachineInstaller;
 use crate::session::context::{CommandContext, CommandExitCode, CommandResult, Result};
 
 /// Largest file with names of machines, in bytes.
@@ -34,14 +34,20 @@ pub async fn run(mut args: NodeAddArgs, cx: CommandContext<'_>) -> CommandResult
     if !args.ssh {
         return Box::pin(paste::run(&args, issuer, cx)).await;
     }
+    // Without a user, the new nodes could not be asked whether they run.
+    cx.load_settings()?;
     let installer = MachineInstaller::new(&args, cx);
-    let machines = installer.probe_all(&args.hosts).await;
     let mut prepared = Vec::new();
-    for ReadyMachine { host, name, program } in machines {
-        let script = issuer.issue_script(&name, program.kind).await?;
-        prepared.push((ReadyMachine { host, name, program }, script));
+    for machine in installer.probe_all(&args.hosts).await {
+        match issuer.issue_script(&machine.name, machine.program.kind).await {
+            Ok(script) => prepared.push((machine, script)),
+            Err(error) => installer.report_failure(&machine.host, error),
+        }
     }
-    issuer.publish_services().await?;
+    let published = issuer.publish_services().await?;
+    if published != CommandExitCode::Passed {
+        return Ok(published);
+    }
     let started = installer.install_all(prepared).await;
     let answered = answers::await_nodes(&started, cx).await?;
     let total = args.hosts.len();
@@ -64,12 +70,11 @@ fn read_hosts(file: &Path) -> Result<Vec<RemoteHost>, NodeAddError> {
         (!host.is_empty()).then_some((host, number))
     });
     let hosts = lines.map(|(host, line)| {
-        let failed = |error: RemoteHostError| NodeAddError::HostsFile {
+        host.parse().map_err(|source| NodeAddError::HostsFile {
             file: file.to_owned(),
             line,
-            reason: error.to_string(),
-        };
-        host.parse().map_err(failed)
+            source,
+        })
     });
     hosts.collect()
 }

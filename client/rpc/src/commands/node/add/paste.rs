@@ -16,8 +16,11 @@ pub async fn run(
     let [host] = args.hosts.as_slice() else { return Err(NodeAddError::NotOne.into()) };
     let name = host.node_name().ok_or(NodeAddError::NotOne)?;
     let script = issuer.issue_script(&name, InstalledProgram::Present).await?;
-    issuer.publish_services().await?;
-    let line = paste_line(&script).map_err(NodeAddError::Payload)?;
+    let published = issuer.publish_services().await?;
+    if published != CommandExitCode::Passed {
+        return Ok(published);
+    }
+    let line = paste_line(&script).map_err(NodeAddError::Line)?;
     cx.printer.print_line(line)?;
     cx.printer.print_hint(format_args!(
         "it contains the key of {name}: paste it into root's shell there, after the package muster-node is installed"
