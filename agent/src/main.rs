@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_mangen::Man;
 use muster_agent::commands::virtual_nodes::command as virtual_nodes;
-use muster_agent::commands::{again, apply, motd, restart, ssh_principals};
+use muster_agent::commands::{again, apply, guard, motd, restart, ssh_principals};
 use muster_agent::daemon::lifecycle::LifecycleError;
-use muster_agent::daemon::{check, lifecycle};
+use muster_agent::daemon::{check, lifecycle, upgrade};
 use muster_agent::process::log_limit::LimitedFormat;
 use muster_agent::process::terminal::escape_text;
 use muster_agent::process::{journal, memory};
@@ -18,7 +18,6 @@ use muster_host::sandbox::SandboxPlan;
 use muster_node::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_node::ground::signals::ShutdownKind;
 use muster_node::trust::enrolment::{self, NodeEnrolmentError};
-use muster_system::launch;
 use tracing_subscriber::fmt::format;
 
 /// The daemon of a Muster node: answers signed requests.
@@ -78,6 +77,9 @@ enum DaemonCommand {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// End a daemon whose upgrade is not confirmed and that hangs; started by the daemon
+    #[command(hide = true)]
+    GuardUpgrade(guard::GuardArgs),
     /// Perform the requested restarts of one service; started by the requesting process
     #[command(hide = true)]
     RestartWorker(restart::RestartWorkerArgs),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Some(DaemonCommand::RestartWhenIdle(args)) => {
             restart::restart_when_idle(args, &arguments.config)
         }
+        Some(DaemonCommand::GuardUpgrade(args)) => guard::guard_trial(args, &arguments.config),
         Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
         Some(DaemonCommand::PackageWorker { directory }) => {
             let changed = muster_agents::package::worker::run_worker(directory);
@@ -166,13 +169,19 @@ fn print_error(line: &str) {
 }
 
 fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
-    let config = Config::load(&arguments.config)?;
     if arguments.check {
-        return check_config(&config, arguments);
+        return check_config(&Config::load(&arguments.config)?, arguments);
     }
-    // Resolve the path at start: an upgrade replaces the file.
-    let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
+    // Before anything is read that this program may not understand. An upgrade replaces the file, so its path is resolved at the start.
+    let programs = upgrade::find_programs(&arguments.config)
+        .context("cannot find the path of the rpcd program")?;
+    let start = |programs| upgrade::start_selected(programs, &arguments.config);
+    let problems = programs.as_ref().map(start).unwrap_or_default();
+    let config = Config::load(&arguments.config)?;
     start_log(&config);
+    for problem in problems {
+        tracing::error!(problem, "cannot run the program of the last upgrade");
+    }
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -191,8 +200,9 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
     match shutdown {
         ShutdownKind::Stopped => Ok(()),
         ShutdownKind::Restart => {
-            let Err(error) = launch::replace_process(&program, std::env::args_os());
-            Err(error).context("cannot restart the program")
+            let programs = programs.context("there is no state directory")?;
+            let problem = upgrade::restart(&programs, &arguments.config);
+            anyhow::bail!("cannot restart the program: {problem}")
         }
     }
 }

@@ -96,5 +96,6 @@ mod trust_sync;
 mod tunnels;
 mod unanswered;
 mod undo;
+mod upgrade;
 mod wording;
 mod worker_fixture;

@@ -1,12 +1,17 @@
 //! An organisation in memory: keys and tokens as `rpc org` creates them, and the broker's configuration for it.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use muster_bus::content::ContentStore;
 use muster_bus::{BrokerAddress, BucketReplicas, Bus, BusOptions};
+use muster_wire::catalog::content::ContentAddress;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_CONNECT_BYTES;
 use muster_wire::sign::Signer;
-use muster_wire::stores;
+use muster_wire::stores::{self, StoreUse};
 use muster_wire::token::claims::{
     AccountClaims, AccountLimits, OperatorClaims, ScopedKey, SigningKeyEntry, SubjectPermissions,
     UserClaims,
@@ -15,7 +20,8 @@ use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::head::AccountHead;
 use muster_wire::token::storage::{fleet_imports, storage_exports};
 use muster_wire::token::{
-    AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole, leaf_scope, scope,
+    AccountTrust, ApprovedProgram, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole,
+    leaf_scope, scope,
 };
 use tokio::time::Instant;
 
@@ -35,6 +41,12 @@ pub trait Broker {
     fn urls(&self) -> Vec<String> {
         vec![format!("nats://127.0.0.1:{}", self.port())]
     }
+}
+
+fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// Keys and tokens of one fleet.
@@ -160,7 +172,7 @@ impl Organisation {
         )
         .unwrap();
         let mut storage =
-            AccountClaims::new(AccountLimits::with_jetstream(&ServiceRight::ALL), Vec::new());
+            AccountClaims::new(AccountLimits::with_jetstream(&StoreUse::ALL), Vec::new());
         storage.rest.extend(storage_exports());
         let key = self.storage.public_key();
         let storage =
@@ -263,6 +275,44 @@ impl Organisation {
     pub fn list_services(&mut self, right: ServiceRight, names: &[&str]) {
         let names = names.iter().map(|name| Identity::parse(name).unwrap()).collect();
         self.claims.services.insert(right.to_string(), names);
+    }
+
+    /// Lists a program for this kind of machine, as `rpc org program add` does, before the broker starts. Returns its compressed bytes.
+    pub fn approve_program(&mut self, name: &str, bytes: &[u8]) -> Vec<u8> {
+        let compressed = compress(bytes);
+        self.claims.programs.push(ApprovedProgram {
+            name: name.to_owned(),
+            machine: std::env::consts::ARCH.to_owned(),
+            bytes: bytes.len() as u64,
+            sha256: ContentAddress::of(bytes),
+            content: ContentAddress::of(&compressed),
+        });
+        compressed
+    }
+
+    /// Lets the content of a listed program be other bytes than those that were approved. Returns them compressed.
+    pub fn replace_program(&mut self, name: &str, bytes: &[u8]) -> Vec<u8> {
+        let compressed = compress(bytes);
+        self.program(name).content = ContentAddress::of(&compressed);
+        compressed
+    }
+
+    /// Lets a listed program be for another kind of machine.
+    pub fn set_program_machine(&mut self, name: &str, machine: &str) {
+        machine.clone_into(&mut self.program(name).machine);
+    }
+
+    fn program(&mut self, name: &str) -> &mut ApprovedProgram {
+        self.claims.programs.iter_mut().find(|program| program.name == name).unwrap()
+    }
+
+    /// Stores compressed programs at the broker.
+    pub async fn store_programs(&self, broker: &impl Broker, programs: &[Vec<u8>]) {
+        let bus = connect(broker, &self.administrator()).await;
+        let store = ContentStore::new(bus.bucket(stores::PROGRAMS_BUCKET.name));
+        for program in programs {
+            store.put_file(program.as_slice(), None).await.unwrap();
+        }
     }
 
     /// Key and token of a service with this right.

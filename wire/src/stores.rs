@@ -26,8 +26,26 @@ pub struct BucketDefinition {
     pub former_max_bytes: Option<u64>,
     /// Values of a key that are kept: the last ones. A bucket with more than one takes the place of the oldest values when it is full.
     pub values_per_key: u16,
-    /// The service without which a fleet does not have the bucket.
-    pub service: Option<ServiceRight>,
+    /// What a fleet has the bucket for; `None` for those that every fleet has.
+    pub needed_for: Option<StoreUse>,
+}
+
+/// What needs buckets that not every fleet has: some reserve as much space as all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreUse {
+    /// The service with this right.
+    Service(ServiceRight),
+    /// Upgrades of daemons to the programs that the account token lists.
+    Upgrades,
+}
+
+impl StoreUse {
+    /// All uses of buckets.
+    pub const ALL: [Self; 3] = [
+        Self::Service(ServiceRight::Compile),
+        Self::Service(ServiceRight::History),
+        Self::Upgrades,
+    ];
 }
 
 /// What most buckets have.
@@ -39,7 +57,7 @@ const COMMON: BucketDefinition = BucketDefinition {
     max_bytes: 0,
     former_max_bytes: None,
     values_per_key: 1,
-    service: None,
+    needed_for: None,
 };
 
 /// Run permits: waiting and running nodes. Each node writes keys that end in its own name. Entries of removed nodes expire
@@ -133,7 +151,7 @@ pub const CATALOGS_BUCKET: BucketDefinition = BucketDefinition {
     description: "Compiled catalogs, and what they read",
     max_value_bytes: 1024 * 1024 + 1024,
     max_bytes: 384 * MIB,
-    service: Some(ServiceRight::Compile),
+    needed_for: Some(StoreUse::Service(ServiceRight::Compile)),
     ..COMMON
 };
 
@@ -143,7 +161,7 @@ pub const CONTENT_BUCKET: BucketDefinition = BucketDefinition {
     description: "Files of catalogs, by hash",
     max_value_bytes: 512 * 1024 + 1024,
     max_bytes: 768 * MIB,
-    service: Some(ServiceRight::Compile),
+    needed_for: Some(StoreUse::Service(ServiceRight::Compile)),
     ..COMMON
 };
 
@@ -153,7 +171,7 @@ pub const COMPILES_BUCKET: BucketDefinition = BucketDefinition {
     description: "Nodes that wait for a compile",
     max_value_bytes: 4 * 1024,
     max_bytes: 24 * MIB,
-    service: Some(ServiceRight::Compile),
+    needed_for: Some(StoreUse::Service(ServiceRight::Compile)),
     ..COMMON
 };
 
@@ -166,12 +184,23 @@ pub const HISTORY_BUCKET: BucketDefinition = BucketDefinition {
     max_value_bytes: 48 * 1024 + 1024,
     max_bytes: 160 * MIB,
     values_per_key: 128,
-    service: Some(ServiceRight::History),
+    needed_for: Some(StoreUse::Service(ServiceRight::History)),
+    ..COMMON
+};
+
+/// Programs of the daemon, compressed, by hash as in [`CONTENT_BUCKET`]. Only commands of `rpc org` write, and every node can read. A node runs only those that the
+/// account token lists. The size fits four programs.
+pub const PROGRAMS_BUCKET: BucketDefinition = BucketDefinition {
+    name: "PROGRAMS",
+    description: "Programs of the daemon, for upgrades",
+    max_value_bytes: 512 * 1024 + 1024,
+    max_bytes: 64 * MIB,
+    needed_for: Some(StoreUse::Upgrades),
     ..COMMON
 };
 
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 12] = [
+pub const ALL_BUCKETS: [BucketDefinition; 13] = [
     TRUST_BUCKET,
     PERMITS_BUCKET,
     PROVISION_BUCKET,
@@ -184,26 +213,30 @@ pub const ALL_BUCKETS: [BucketDefinition; 12] = [
     CONTENT_BUCKET,
     COMPILES_BUCKET,
     HISTORY_BUCKET,
+    PROGRAMS_BUCKET,
 ];
 
 /// Whether the broker removes the notes of deletions in this bucket by itself, as the writer of a deletion asks. Notes of
 /// hashes and old releases are never needed, and there is no end of hashes; those of nodes that no longer wait are needed only after a disconnection.
 pub fn forgets_deletions(bucket: &str) -> bool {
-    let mut forgetful = ALL_BUCKETS.iter().filter(|one| one.service == Some(ServiceRight::Compile));
-    forgetful.any(|forgetful| forgetful.name == bucket)
+    let is_forgetful = |one: &BucketDefinition| {
+        let compile = StoreUse::Service(ServiceRight::Compile);
+        [Some(compile), Some(StoreUse::Upgrades)].contains(&one.needed_for)
+    };
+    ALL_BUCKETS.iter().any(|one| one.name == bucket && is_forgetful(one))
 }
 
 /// Most servers that store a bucket.
 pub const MAX_BUCKET_REPLICAS: u64 = 3;
 
-/// The buckets of a fleet that has these services: some reserve as much space as all others.
-pub fn fleet_buckets(services: &[ServiceRight]) -> impl Iterator<Item = &'static BucketDefinition> {
-    ALL_BUCKETS.iter().filter(|bucket| bucket.service.is_none_or(|right| services.contains(&right)))
+/// The buckets of a fleet with these uses.
+pub fn fleet_buckets(uses: &[StoreUse]) -> impl Iterator<Item = &'static BucketDefinition> {
+    ALL_BUCKETS.iter().filter(|bucket| bucket.needed_for.is_none_or(|one| uses.contains(&one)))
 }
 
 /// The storage of a fleet's account: its buckets at their limits, on as many servers as store them.
-pub fn account_storage_bytes(services: &[ServiceRight]) -> u64 {
-    let sizes = fleet_buckets(services).map(|bucket| bucket.max_bytes);
+pub fn account_storage_bytes(uses: &[StoreUse]) -> u64 {
+    let sizes = fleet_buckets(uses).map(|bucket| bucket.max_bytes);
     sizes.sum::<u64>() * MAX_BUCKET_REPLICAS
 }
 

@@ -2,6 +2,7 @@
 
 pub mod again;
 pub mod apply;
+pub mod guard;
 pub(crate) mod local_command;
 pub mod motd;
 pub mod restart;

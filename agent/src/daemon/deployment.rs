@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use muster_agents::config::{ConfigEffect, DaemonConfig, FileChange};
+use muster_agents::config::{ConfigEffect, DaemonConfig, FetchedProgram, FileChange, ProgramStore};
 use muster_base::error_chain;
 use muster_contract::config::{DeployedKind, DeployedName};
 use muster_node::config::Config;
@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::daemon::check::{self, CheckReport};
+use crate::daemon::programs::ProgramFetcher;
 use crate::services::agents::{self, PluginSetupError};
 
 /// Settings without which the record of the deployment would not be found by the next daemon.
@@ -34,6 +35,7 @@ pub(crate) struct DeployableFiles {
     config: Config,
     checks: PathBuf,
     requests: FileRequests,
+    programs: ProgramFetcher,
     /// What was wrong before the files changed.
     earlier_warnings: Mutex<Vec<String>>,
 }
@@ -44,12 +46,14 @@ impl DeployableFiles {
         config: &Config,
         config_file: &Path,
         requests: FileRequests,
+        programs: ProgramFetcher,
     ) -> Result<Self, PluginSetupError> {
         Ok(Self {
             config_file: config.files().first().cloned().unwrap_or_else(|| config_file.to_owned()),
             checks: agents::check_schedules(config)?,
             config: config.clone(),
             requests,
+            programs,
             earlier_warnings: Mutex::default(),
         })
     }
@@ -73,6 +77,14 @@ impl DeployableFiles {
 }
 
 impl DaemonConfig for DeployableFiles {
+    fn programs(&self) -> &ProgramStore {
+        &self.programs.store
+    }
+
+    fn fetch_program<'a>(&'a self, name: &'a str) -> FetchedProgram<'a> {
+        Box::pin(self.programs.fetch(name))
+    }
+
     fn locate(&self, name: &DeployedName) -> PathBuf {
         let paths = &self.config.paths;
         let file = name.file_name();

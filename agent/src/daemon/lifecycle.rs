@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agents::config::Deployments;
+use muster_agents::config::{Deployments, ProgramStore};
 use muster_api::system::launch;
 use muster_bus::{BusError, FollowError};
 use muster_host::external::ScanMode;
@@ -26,9 +26,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::daemon::assemble::{self, AssembleError, AssembledDaemon};
 use crate::daemon::delivery::DaemonFiles;
 use crate::daemon::deployment::{DeployableFiles, FileRequests};
+use crate::daemon::programs::ProgramFetcher;
 use crate::daemon::state_lock;
 use crate::daemon::supervisor::DaemonSupervisor;
-use crate::daemon::upgrade::NextDaemon;
 use crate::services::agents::{self, BrokerHandles, PluginSetupError};
 use crate::services::broker_follow::FollowedBroker;
 use crate::services::change_watch::ChangeWatch;
@@ -72,10 +72,12 @@ pub async fn run_until_signal(
     let monitor = LoopMonitor::from_environment();
     let _watchdog =
         AbortOnDropHandle::new(tokio::spawn(Arc::clone(&monitor).notify_while_turning()));
-    let next_daemon =
-        NextDaemon::for_current_process(config_file).map_err(LifecycleError::Program)?;
+    let running = std::env::current_exe().map_err(LifecycleError::Program)?;
+    let programs = ProgramStore::new(&loaded.paths.state, running);
+    let programs = ProgramFetcher::new(programs, config_file);
     let _state_lock = state_lock::acquire_state_lock(&loaded.paths.state).await?;
-    let Some((requests, deployments)) = open_deployments(loaded, config_file).await? else {
+    let Some((requests, deployments)) = open_deployments(loaded, config_file, &programs).await?
+    else {
         return Ok(ShutdownKind::Restart);
     };
     let enrolled = match wait_for_enrolment(loaded, &mut signals).await? {
@@ -107,7 +109,7 @@ pub async fn run_until_signal(
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),
-        next_daemon,
+        next_daemon: programs.next_daemon(),
     };
     let presence = PresenceWriter::announce_start(agents::restart_store(&config.paths.state)).await;
     resume_restarts(config).await;
@@ -128,6 +130,7 @@ pub async fn run_until_signal(
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.connect(&bus);
+    programs.connect(bus.clone(), Arc::clone(&core));
     tasks.extend(release_tasks::start(releases, &core, &bus, supervisor.stop.clone()));
     tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     // The message of the day and the prompt need no broker.
@@ -186,10 +189,11 @@ fn file_handles(
 async fn open_deployments(
     config: &Config,
     config_file: &Path,
+    programs: &ProgramFetcher,
 ) -> Result<Option<(FileRequests, Arc<Deployments>)>, LifecycleError> {
     let requests = FileRequests::default();
-    let files =
-        DeployableFiles::new(config, config_file, requests.clone()).map_err(AssembleError::from)?;
+    let files = DeployableFiles::new(config, config_file, requests.clone(), programs.clone())
+        .map_err(AssembleError::from)?;
     let deployments = Arc::new(Deployments::open(Arc::new(files), &config.paths.state));
     let undone = Arc::clone(&deployments);
     let undone = tokio::task::spawn_blocking(move || undone.undo_expired()).await;

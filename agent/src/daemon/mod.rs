@@ -5,6 +5,7 @@ pub mod check;
 pub(crate) mod delivery;
 pub(crate) mod deployment;
 pub mod lifecycle;
+pub(crate) mod programs;
 pub(crate) mod state_lock;
 mod supervisor;
-pub(crate) mod upgrade;
+pub mod upgrade;

@@ -217,7 +217,7 @@ impl Organisation {
     /// The limits that this version sets: the account of the stores has space for them.
     fn account_limits(&self, realm: AccountRealm) -> Result<AccountLimits, OrganisationError> {
         if realm == self.stores_realm() {
-            Ok(AccountLimits::with_jetstream(&self.services_with_stores()?))
+            Ok(AccountLimits::with_jetstream(&self.store_uses()?))
         } else {
             Ok(AccountLimits::default())
         }

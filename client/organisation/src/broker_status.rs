@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_bus::BusError;
 use muster_wire::Millis;
 use muster_wire::limits::MAX_CONNECT_BYTES;
-use muster_wire::stores;
+use muster_wire::stores::{self, StoreUse};
 use muster_wire::token::ServiceRight;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -166,11 +166,11 @@ impl Organisation {
         let trust = self.fleet_trust()?;
         let listed = &trust.claims().nats.services;
         let is_listed = |right: &ServiceRight| listed.contains_key(right.as_str());
-        let mut services = self.services_with_stores()?;
-        services.extend(ServiceRight::ALL.into_iter().filter(is_listed));
+        let mut uses = self.store_uses()?;
+        uses.extend(ServiceRight::ALL.into_iter().filter(is_listed).map(StoreUse::Service));
         let known: BTreeSet<&str> =
             status.streams.iter().map(|stream| stream.name.as_str()).collect();
-        let names = stores::fleet_buckets(&services);
+        let names = stores::fleet_buckets(&uses);
         let names = names.map(|store| stores::stream_name(store.name));
         let missing = names.filter(|name| !known.contains(name.as_str()));
         Ok(missing.map(|name| format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones")).collect())

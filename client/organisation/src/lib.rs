@@ -38,6 +38,7 @@ mod newer_tokens;
 mod older_copy;
 mod operator_rotation;
 mod profile;
+mod programs;
 mod prune;
 mod push;
 mod renewal;
@@ -83,6 +84,7 @@ pub use nats_config::{
 pub use newcomers::AccountTrusts;
 pub use newer_tokens::{AdoptedToken, BrokerTokens};
 pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
+pub use programs::{ProgramError, ProgramFile};
 pub use push::PushError;
 pub use rotation::RotationStart;
 pub use server_address::{ServerAddress, ServerAddressError};

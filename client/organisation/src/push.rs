@@ -71,7 +71,7 @@ pub enum PushError {
     SeveralHolders(&'static str, String),
     /// Servers have too little space for streams, and would offer the account none.
     #[error(
-        "the fleet compiles catalogs, so that its stores need {mebibytes} MiB; these servers offer less: {servers}. Set `max_file: 6GB` in their block `jetstream`, restart them, and run the command again"
+        "the stores of the fleet need {mebibytes} MiB; these servers offer less: {servers}. Set `max_file: 6GB` in their block `jetstream`, restart them, and run the command again"
     )]
     SmallServers {
         /// Names of the servers.

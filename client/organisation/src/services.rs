@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::stores;
+use muster_wire::stores::{self, StoreUse};
 use muster_wire::token::claims::{AccountClaims, UserClaims};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::{Seconds, ServiceRight};
@@ -25,23 +25,28 @@ impl Organisation {
 }
 
 impl Organisation {
-    /// The services with stores of their own that the fleet has: credentials of one were issued, or its stores were declared.
-    pub fn services_with_stores(&self) -> Result<Vec<ServiceRight>, OrganisationError> {
+    /// For what the fleet has stores that not every fleet has: credentials of a service were issued, programs are listed, or the stores were declared.
+    pub fn store_uses(&self) -> Result<Vec<StoreUse>, OrganisationError> {
         let records = self.read_records()?;
         let was_issued = |right: ServiceRight| {
             let mut services = records.iter().filter(|one| one.kind == PrincipalKind::Service);
             services.any(|record| rights_in(record).any(|issued| issued == right))
         };
-        let mut services = Vec::new();
+        let lists_programs = !self.programs()?.is_empty();
+        let is_needed = |one: StoreUse| match one {
+            StoreUse::Service(right) => was_issued(right),
+            StoreUse::Upgrades => lists_programs,
+        };
+        let mut uses = Vec::new();
         for store in &stores::ALL_BUCKETS {
-            if let Some(right) = store.service
-                && !services.contains(&right)
-                && (was_issued(right) || self.has_declared(store)?)
+            if let Some(one) = store.needed_for
+                && !uses.contains(&one)
+                && (is_needed(one) || self.has_declared(store)?)
             {
-                services.push(right);
+                uses.push(one);
             }
         }
-        Ok(services)
+        Ok(uses)
     }
 }
 

@@ -72,7 +72,7 @@ impl Organisation {
         let bus = self.connect_administrator(now).await?;
         let declared = self.declared_stores()?;
         let mut changes = Vec::new();
-        for store in stores::fleet_buckets(&self.services_with_stores()?) {
+        for store in stores::fleet_buckets(&self.store_uses()?) {
             let mut add = |kind| changes.push(StoreChange { store: store.name, kind });
             let is_declared = declared.lines().any(|name| name == store.name);
             if (servers.cluster_size > 1 || is_declared)
@@ -105,11 +105,11 @@ impl Organisation {
 
     /// Checks that each server has the space of the account of the stores, because one with less would offer it no `JetStream`.
     pub async fn check_storage_space(&self) -> Result<(), PushError> {
-        let services = self.services_with_stores()?;
-        if services.is_empty() {
+        let uses = self.store_uses()?;
+        if uses.is_empty() {
             return Ok(());
         }
-        let needed = stores::account_storage_bytes(&services);
+        let needed = stores::account_storage_bytes(&uses);
         let client = SystemClient::connect(self).await?;
         let servers = client.ask::<ServerVariables>("VARZ", "{}").await?;
         client.close().await?;

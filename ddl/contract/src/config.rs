@@ -18,10 +18,12 @@ pub const MAX_DEPLOYED_BYTES: usize = 512 * 1024;
 
 /// The name of a deployment.
 const DEPLOYMENT_PATTERN: &str = r"\A[0-9a-zA-Z-]+\z";
+/// The name of a program.
+const PROGRAM_PATTERN: &str = r"\A[0-9a-zA-Z][0-9a-zA-Z._+~-]*\z";
 /// The name of an agent or of an action.
 const NAME_PATTERN: &str = r"\A[a-zA-Z0-9_-]+\z";
 
-/// Deploys policies, facts, checks and settings to the node's daemon, for `rpc config`.
+/// Deploys policies, facts, checks, settings and programs to the node's daemon, for `rpc config` and `rpc upgrade`.
 #[derive(Debug, JsonSchema)]
 pub struct ConfigAgent;
 
@@ -31,6 +33,7 @@ impl AgentContract for ConfigAgent {
 
     fn list_actions(list: &mut impl ActionList) {
         list.add::<ConfigDeploy>()
+            .add::<ConfigUpgrade>()
             .add::<ConfigConfirm>()
             .add::<ConfigRevert>()
             .add::<ConfigStatus>()
@@ -75,7 +78,43 @@ pub struct ConfigDeployInput {
     pub noop: bool,
 }
 
-/// Restore the files from before the last deployment, as a deployment of its own that must be confirmed.
+/// Run another program of the daemon, which the organisation has approved, and return to the earlier one unless the upgrade is confirmed in time.
+#[derive(Debug, JsonSchema)]
+pub struct ConfigUpgrade;
+
+impl Action for ConfigUpgrade {
+    type Agent = ConfigAgent;
+    const NAME: &'static str = "upgrade";
+    type Input = ConfigUpgradeInput;
+    type Output = ConfigDeployOutput;
+
+    fn properties() -> ActionProperties {
+        ActionProperties::root_equivalent()
+            .idempotent()
+            .timeout(300)
+            .summary("state")
+            .examples(include_str!("config/upgrade.json"))
+    }
+}
+
+/// Inputs of `upgrade`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigUpgradeInput {
+    /// Name of the deployment, chosen by the caller.
+    #[schemars(length(max = 64), regex(pattern = DEPLOYMENT_PATTERN))]
+    pub deployment: String,
+    /// Name of the program, as `rpc org program list` shows it.
+    #[schemars(length(max = 64), regex(pattern = PROGRAM_PATTERN))]
+    pub program: String,
+    /// Time in seconds until the node returns to the earlier program if the upgrade is not confirmed, from 10 to 3600.
+    #[schemars(extend("x-default" = 60))]
+    pub confirm_seconds: u64,
+    /// Only fetch and check the program.
+    #[schemars(title = "Noop", extend("x-default" = false))]
+    pub noop: bool,
+}
+
+/// Restore the files or the program from before the last deployment, as a deployment of its own that must be confirmed.
 #[derive(Debug, JsonSchema)]
 pub struct ConfigRevert;
 
@@ -104,7 +143,7 @@ pub struct ConfigRevertInput {
     pub confirm_seconds: u64,
 }
 
-/// Outputs of `deploy` and `revert`.
+/// Outputs of `deploy`, `upgrade` and `revert`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConfigDeployOutput {
@@ -112,7 +151,7 @@ pub struct ConfigDeployOutput {
     pub deployment: String,
     /// unchanged; planned with noop; pending until it is confirmed.
     pub state: String,
-    /// The files that changed or would change: name, and change (added, changed or removed).
+    /// What changed or would change: the name of the file, and its change (added, changed or removed); or rpcd, and the names of both programs.
     pub changes: Vec<DeployedChange>,
     /// How the daemon puts the files in force: reload, restart, or nothing.
     pub effect: String,
@@ -125,7 +164,7 @@ pub struct ConfigDeployOutput {
 pub struct DeployedChange {
     /// Its name.
     pub name: NodeText,
-    /// `added`, `changed` or `removed`.
+    /// `added`, `changed` or `removed`; of the daemon's program, its names before and after.
     pub change: NodeText,
 }
 
@@ -216,6 +255,8 @@ pub struct ConfigStatusOutput {
     pub files: Vec<String>,
     /// Those of them that were changed or removed by others since.
     pub modified: Vec<NodeText>,
+    /// The program that runs, by the name of its upgrade; empty for the installed one.
+    pub program: NodeText,
 }
 
 /// Show which callers may run an action on this node, by its policies, facts and classes.

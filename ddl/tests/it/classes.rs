@@ -34,6 +34,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("compiler", "verify", Read),
     ("compiler", "collect", Change),
     ("config", "deploy", RootEquivalent),
+    ("config", "upgrade", RootEquivalent),
     ("config", "confirm", Change),
     ("config", "revert", RootEquivalent),
     ("config", "status", Read),

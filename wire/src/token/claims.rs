@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use super::broker_record::BrokerRecord;
 use super::nkey::{KeyKind, PublicKey};
+use super::program::ApprovedProgram;
 use super::scope::UserRole;
-use super::service_right::ServiceRight;
 use crate::Seconds;
 use crate::identity::Identity;
-use crate::stores;
+use crate::stores::{self, StoreUse};
 
 /// The only algorithm of NATS tokens.
 pub(super) const TOKEN_ALGORITHM: &str = "ed25519-nkey";
@@ -128,6 +128,9 @@ pub struct AccountClaims {
     /// Where the brokers are. Nodes and callers follow it. Brokers ignore it.
     #[serde(default, rename = "muster_broker", skip_serializing_if = "Option::is_none")]
     pub broker: Option<BrokerRecord>,
+    /// The programs to which daemons may be upgraded. Brokers ignore them.
+    #[serde(default, rename = "muster_programs", skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ApprovedProgram>,
     /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -149,6 +152,7 @@ impl AccountClaims {
             ssh_authorities: Vec::new(),
             services: BTreeMap::new(),
             broker: None,
+            programs: Vec::new(),
             kind: Self::TYPE.to_owned(),
             version: CLAIMS_VERSION,
             rest: Map::new(),
@@ -222,10 +226,10 @@ impl Default for AccountLimits {
 impl AccountLimits {
     /// Limits for a fleet's account: `JetStream` storage for the fleet's buckets at their limits with three replicas each, no memory streams, and few
     /// streams and consumers. A broker with less disk space than the limit offers the account no `JetStream` at all.
-    pub fn with_jetstream(services: &[ServiceRight]) -> Self {
+    pub fn with_jetstream(uses: &[StoreUse]) -> Self {
         Self {
             mem_storage: Some(0),
-            disk_storage: Some(stores::account_storage_bytes(services).cast_signed()),
+            disk_storage: Some(stores::account_storage_bytes(uses).cast_signed()),
             streams: Some(16),
             consumer: Some(16),
             ..Self::default()

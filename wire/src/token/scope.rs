@@ -5,7 +5,7 @@
 //! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox and heartbeats,
 //!            keys of NODES, PERMITS and HISTORY; reads     data of tunnels to itself, changes of PERMITS and TRUST
 //!            them, PERMITS, TRUST, REQUESTS, its token,
-//!            its catalogs, CONTENT
+//!            its catalogs, CONTENT, PROGRAMS
 //! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
 //!            its tunnels; writes REQUESTS; reads TRUST     of TRUST
 //! service    what a node may, and requests to the agents   what a node and a caller may without tunnels, heartbeats,
@@ -215,7 +215,9 @@ fn node_publish_subjects() -> Vec<String> {
     for key in [own_catalogs, own_release] {
         subjects.push(subject::bucket_get(stores::CATALOGS_BUCKET.name, &key));
     }
-    subjects.push(subject::bucket_get(stores::CONTENT_BUCKET.name, "*.*"));
+    for bucket in [stores::CONTENT_BUCKET, stores::PROGRAMS_BUCKET] {
+        subjects.push(subject::bucket_get(bucket.name, "*.*"));
+    }
     subjects
 }
 

@@ -13,6 +13,7 @@ use super::decode::{DecodedToken, decode_token};
 use super::error::{Result, TokenError};
 use super::nkey::{KeyKind, PublicKey};
 use super::permission::pattern_covers_subject;
+use super::program::ApprovedProgram;
 use super::scope::UserRole;
 use super::service_right::ServiceRight;
 use super::succession::{OperatorChain, SuccessionError};
@@ -216,6 +217,11 @@ impl AccountTrust {
     /// Where the organisation's brokers are. Tokens of earlier versions do not say it.
     pub fn broker_record(&self) -> Option<&BrokerRecord> {
         self.claims.nats.broker.as_ref()
+    }
+
+    /// The programs to which daemons may be upgraded.
+    pub fn programs(&self) -> &[ApprovedProgram] {
+        &self.claims.nats.programs
     }
 
     /// The account token as given.

@@ -1,6 +1,6 @@
 //! The permission template of each role. `tests/it` verifies that the broker enforces the templates.
 
-use muster_wire::stores::{ALL_BUCKETS, fleet_buckets};
+use muster_wire::stores::{ALL_BUCKETS, StoreUse, fleet_buckets};
 use muster_wire::token::claims::{AccountLimits, PermissionTemplate};
 use muster_wire::token::permission::find_permission;
 use muster_wire::token::scope::CallerGrant;
@@ -214,9 +214,9 @@ fn permission_names_its_template_line_and_its_pattern() {
 /// offers 2 GiB, one of this version 6 GiB.
 #[test]
 fn all_buckets_at_their_limits_fit_in_the_account() {
-    for (services, offered) in [(&[][..], 2 << 30), (&ServiceRight::ALL, 6 << 30)] {
-        let sum: u64 = fleet_buckets(services).map(|bucket| bucket.max_bytes).sum();
-        let limits = AccountLimits::with_jetstream(services);
+    for (uses, offered) in [(&[][..], 2 << 30), (&StoreUse::ALL, 6 << 30)] {
+        let sum: u64 = fleet_buckets(uses).map(|bucket| bucket.max_bytes).sum();
+        let limits = AccountLimits::with_jetstream(uses);
         let account = limits.disk_storage.unwrap().cast_unsigned();
         assert!(3 * sum <= account && account < offered, "{sum} {account}");
     }

@@ -8,6 +8,7 @@ use muster_wire::reply::Reply;
 use muster_wire::request::{NodeFilter, Request, RequestTarget};
 use muster_wire::sign::{EnvelopeKind, ExpectedAnswer, Signer, sign_envelope};
 use muster_wire::status::ReplyStatus;
+use muster_wire::stores::StoreUse;
 use muster_wire::subject::RequestAddress;
 use muster_wire::token::claims::{
     AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
@@ -139,7 +140,7 @@ fn account_token(
         SigningKeyEntry::Scoped(Box::new(scope))
     };
     let mut claims = AccountClaims::new(
-        AccountLimits::with_jetstream(&ServiceRight::ALL),
+        AccountLimits::with_jetstream(&StoreUse::ALL),
         roles.iter().map(scoped).collect(),
     );
     change(&mut claims);

@@ -127,6 +127,21 @@ impl Config {
         Self::merge_files(&path, &DetectedDefaults::detect(), &files)
     }
 
+    /// The state directory, also if other settings are missing or invalid: those of a later version are, for an earlier one.
+    pub fn find_state_directory(path: &Path) -> Option<PathBuf> {
+        let path = std::path::absolute(path).ok()?;
+        let mut reader = ConfigReader::default();
+        defaults::set_defaults(&mut reader, &path, &DetectedDefaults::detect()).ok()?;
+        let extras = extra_files(&path.with_file_name("conf.d")).unwrap_or_default();
+        for file in [path].into_iter().chain(extras) {
+            if let Ok(text) = read_file(&file) {
+                // What was read before the error counts, as in a file without one.
+                let _ = reader.add_file(&file, &text);
+            }
+        }
+        Some(PathBuf::from(reader.settings.get("paths.state")?.value.as_str()?))
+    }
+
     /// Merges files, given as path and text, over the defaults.
     fn merge_files(
         main: &Path,

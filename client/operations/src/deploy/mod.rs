@@ -1,4 +1,4 @@
-//! Deploys files to the daemons of nodes with the agent `config`: sends them, and confirms each deployment once the node answers with the new files
+//! Deploys files and programs to the daemons of nodes with the agent `config`: sends them, and confirms each deployment once the node answers with the new files
 //! in force. A node that cannot be reached then restores its earlier files by itself.
 
 mod files;
@@ -14,7 +14,8 @@ use muster_client::{
 };
 use muster_contract::config::{
     ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeploy, ConfigDeployInput,
-    ConfigDeployOutput, ConfigRevert, ConfigRevertInput, deploy_state,
+    ConfigDeployOutput, ConfigRevert, ConfigRevertInput, ConfigUpgrade, ConfigUpgradeInput,
+    deploy_state,
 };
 use muster_wire::identity::Identity;
 use uuid::Uuid;
@@ -27,12 +28,15 @@ use crate::steps::{Step, StepAnswer, StepChannel};
 
 /// Time limit of a deployment on a node: it runs all sources of facts twice.
 const DEPLOY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time limit of an upgrade on a node: it fetches the program.
+const UPGRADE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Time limit of a confirmation.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause before a node that restarts is asked again.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(500);
 
 const DEPLOY: Step<ConfigDeploy> = Step::first(DEPLOY_TIMEOUT);
+const UPGRADE: Step<ConfigUpgrade> = Step::first(UPGRADE_TIMEOUT);
 const REVERT: Step<ConfigRevert> = Step::first(DEPLOY_TIMEOUT);
 const CONFIRM: Step<ConfigConfirm> = Step::later(CONFIRM_TIMEOUT);
 
@@ -46,7 +50,14 @@ pub enum DeployChange<'a> {
         /// Whether they only report what would change.
         noop: bool,
     },
-    /// Have the files from before the last deployment.
+    /// Run an approved program.
+    Upgrade {
+        /// Its name.
+        program: &'a str,
+        /// Whether they only fetch and check it.
+        noop: bool,
+    },
+    /// Have the files or the program from before the last deployment.
     Revert,
 }
 
@@ -64,6 +75,7 @@ pub struct DeployRequest<'a> {
 /// The first step, with its inputs.
 enum FirstStep {
     Deploy(ConfigDeployInput),
+    Upgrade(ConfigUpgradeInput),
     Revert(ConfigRevertInput),
 }
 
@@ -81,6 +93,12 @@ impl DeployRequest<'_> {
                     noop,
                 })
             }
+            DeployChange::Upgrade { program, noop } => FirstStep::Upgrade(ConfigUpgradeInput {
+                deployment,
+                program: program.to_owned(),
+                confirm_seconds,
+                noop,
+            }),
             DeployChange::Revert => {
                 FirstStep::Revert(ConfigRevertInput { deployment, confirm_seconds })
             }
@@ -129,6 +147,7 @@ impl ConfigDeployer {
     ) -> Result<(), ClientError> {
         let answers = match &self.first {
             FirstStep::Deploy(input) => self.channel.ask_nodes(&DEPLOY, input, batch).await?,
+            FirstStep::Upgrade(input) => self.channel.ask_nodes(&UPGRADE, input, batch).await?,
             FirstStep::Revert(input) => self.channel.ask_nodes(&REVERT, input, batch).await?,
         };
         // A node counts from when it replaced its files, which is later than this.

@@ -26,7 +26,10 @@ const PAGE_START: &str = "\
 pub(super) const FIRST_COMMANDS: [(&str, &[&str]); 3] = [
     ("Run", &["do", "run", "cp", "ssh", "puppet", "schedule", "job", "cancel", "explain"]),
     ("Inspect", &["find", "ping", "nodes", "node", "facts", "checks", "history", "doctor"]),
-    ("Administer", &["demo", "org", "broker", "provision", "config", "policy", "whoami"]),
+    (
+        "Administer",
+        &["demo", "org", "broker", "provision", "config", "upgrade", "policy", "whoami"],
+    ),
 ];
 
 const FIRST_PAGE_END: &str = "\

@@ -43,6 +43,7 @@ pub mod schema;
 pub mod ssh;
 pub mod stats;
 pub mod tunnel;
+pub mod upgrade;
 pub mod whoami;
 
 use clap::Subcommand;
@@ -250,6 +251,9 @@ commands! { args, color, program, cx:
     /// Deploy policies, facts, checks and settings to daemons
     #[command(subcommand)]
     Config(config::args::ConfigCommand) => Box::pin(config::run(*args, cx)).await;
+    /// Run another program of the daemon on nodes, in batches
+    #[command(after_help = upgrade::args::AFTER_HELP)]
+    Upgrade(upgrade::args::UpgradeArgs) => Box::pin(upgrade::run(*args, cx)).await;
     /// List, document, create, check and install agents
     #[command(subcommand)]
     Plugin(plugin::args::PluginCommand) => plugin::run(*args, cx).await;
@@ -285,7 +289,7 @@ documents! {
     "muster.request.v1": "rpc do -j, rpc run -j, rpc listen -j, rpc cancel -j", RequestDocument<'_>;
     "muster.request.lines.v1": "each line of rpc do --jsonl, rpc run --jsonl, rpc listen --jsonl", RequestJsonLine<'_>;
     "muster.event.line.v1": "each line of rpc events --jsonl", events::output::EventLine<'_>;
-    "muster.config.deploy.v1": "rpc config deploy -j, rpc config revert -j", config::output::DeployDocument<'_>;
+    "muster.config.deploy.v1": "rpc config deploy -j, rpc config revert -j, rpc upgrade -j", config::output::DeployDocument<'_>;
     "muster.config.status.v1": "rpc config status -j", ReportDocument<'_, config::output::ConfigStatusDocument<'_>>;
     "muster.copy.v1": "rpc cp -j", copy::output::CopyDocument<'_>;
     "muster.ping.v1": "rpc ping -j", ping::output::PingDocument<'_>;
@@ -355,6 +359,7 @@ documents! {
     "muster.policy.who.v1": "rpc policy who -j", ReportDocument<'_, policy::output::PolicyWhoDocument<'_>>;
     "muster.audit.verdict.v1": "rpc audit verify -j", audit::output::AuditVerdictDocument<'_>;
     "muster.org.list.v1": "rpc org list -j", org::list::OrgListDocument;
+    "muster.org.programs.v1": "rpc org program list -j", org::program::OrgProgramsDocument;
     "muster.org.show.v1": "rpc org show -j", org::show::OrganisationDocument<'_>;
     "muster.org.party.v1": "each element of rpc org show NAME -j", org::show::PrincipalDocument;
 }

@@ -1,13 +1,15 @@
 //! The deployments of a daemon: applies them, waits for their confirmation, and restores the earlier files without one.
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_api::base::{error_chain, format_rfc3339, unix_millis_now};
 use muster_contract::config::{
     ConfigConfirmOutput, ConfigDeployInput, ConfigDeployOutput, ConfigRevertInput,
-    ConfigStatusOutput, DeployedKind, DeployedName, deploy_state,
+    ConfigStatusOutput, ConfigUpgradeInput, DeployedChange, DeployedKind, DeployedName,
+    deploy_state,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -15,7 +17,10 @@ use tokio::time::Instant;
 
 use crate::config::changes::{self, FileChange, LinkedFiles};
 use crate::config::error::{CONFIRM_SECONDS, DeployError};
-use crate::config::record::{DeploymentRecord, DeploymentState, FileDigests, ReplacedFile};
+use crate::config::programs::{ProgramStore, StoredProgram};
+use crate::config::record::{
+    DeploymentRecord, DeploymentState, FileDigests, ProgramChange, ReplacedFile,
+};
 
 /// The file of the record, in the daemon's state directory.
 const RECORD_FILE: &str = "config/deployment.json";
@@ -35,8 +40,15 @@ pub enum ConfigEffect {
     Restart,
 }
 
-/// The daemon's side: where its files are, and what they mean. All functions may block.
+/// A program that is being fetched and checked; the error says why the daemon cannot run it.
+pub type FetchedProgram<'a> =
+    Pin<Box<dyn Future<Output = Result<StoredProgram, String>> + Send + 'a>>;
+
+/// The daemon's side: where its files and programs are, and what they mean. Functions that are not asynchronous may block.
 pub trait DaemonConfig: std::fmt::Debug + Send + Sync {
+    fn programs(&self) -> &ProgramStore;
+    /// Fetches the approved program of this name, unless it is there, and checks that it could run this daemon.
+    fn fetch_program<'a>(&'a self, name: &'a str) -> FetchedProgram<'a>;
     fn locate(&self, name: &DeployedName) -> PathBuf;
     /// Checks settings and policies together with these changes, before anything is written. The error says what is wrong.
     fn check_planned(&self, changes: &[FileChange]) -> Result<(), String>;
@@ -52,6 +64,8 @@ pub struct Deployments {
     path: PathBuf,
     last: Mutex<LastDeployment>,
     changed: Notify,
+    /// One program is fetched at a time.
+    fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -71,6 +85,7 @@ struct PlannedDeployment {
     files: FileDigests,
     earlier_files: FileDigests,
     changes: Vec<FileChange>,
+    program: Option<ProgramChange>,
 }
 
 impl Deployments {
@@ -81,6 +96,7 @@ impl Deployments {
             tracing::error!(%error, path = %path.display(), "cannot read the record of the last deployment");
             None
         });
+        let record = record.map(|record| note_ended_trial(record, daemon.programs(), &path));
         let pending = record.as_ref().filter(|record| record.state == DeploymentState::Pending);
         let deadline = pending.map(|record| {
             // The clock may have been set meanwhile: never longer than was agreed.
@@ -88,7 +104,8 @@ impl Deployments {
             Instant::now() + Duration::from_millis(left.min(record.confirm_seconds * 1000))
         });
         let last = LastDeployment { record, deadline, in_force_since: Some(0) };
-        Self { daemon, path, last: Mutex::new(last), changed: Notify::new() }
+        let (last, changed, fetching) = (Mutex::new(last), Notify::new(), Default::default());
+        Self { daemon, path, last, changed, fetching }
     }
 
     /// Restores the earlier files of deployments that are not confirmed in time. Runs as long as the daemon.
@@ -157,8 +174,61 @@ impl Deployments {
             files: digests.collect(),
             earlier_files,
             changes,
+            program: None,
         };
         self.daemon.check_planned(&plan.changes).map_err(DeployError::Unusable)?;
+        if input.noop {
+            return Ok(plan.describe(deploy_state::PLANNED));
+        }
+        self.apply(&mut last, &plan)
+    }
+
+    /// Selects an approved program, and begins to run it.
+    pub(crate) async fn upgrade(
+        self: Arc<Self>,
+        caller: String,
+        input: ConfigUpgradeInput,
+    ) -> Result<ConfigDeployOutput, DeployError> {
+        check_time(input.confirm_seconds)?;
+        {
+            let last = self.lock();
+            if let Some(output) = last.find_repeated(&input.deployment)? {
+                return Ok(output);
+            }
+            last.refuse_pending()?;
+        }
+        let _fetching = self.fetching.lock().await;
+        let program = self.daemon.fetch_program(&input.program).await;
+        let program = program.map_err(DeployError::Unusable)?;
+        let this = Arc::clone(&self);
+        let select = move || this.select_program(caller, input, program);
+        let selected = tokio::task::spawn_blocking(select).await;
+        selected.unwrap_or_else(|error| Err(DeployError::Unusable(error.to_string())))
+    }
+
+    fn select_program(
+        &self,
+        caller: String,
+        input: ConfigUpgradeInput,
+        program: StoredProgram,
+    ) -> Result<ConfigDeployOutput, DeployError> {
+        let mut last = self.lock();
+        if let Some(output) = last.find_repeated(&input.deployment)? {
+            return Ok(output);
+        }
+        last.refuse_pending()?;
+        let (before, _) = self.daemon.programs().selected()?;
+        let change = ProgramChange { before, after: Some(program) };
+        let files = last.files_in_force();
+        let plan = PlannedDeployment {
+            deployment: input.deployment,
+            caller,
+            confirm_seconds: input.confirm_seconds,
+            earlier_files: files.clone(),
+            files,
+            changes: Vec::new(),
+            program: change.is_change().then_some(change),
+        };
         if input.noop {
             return Ok(plan.describe(deploy_state::PLANNED));
         }
@@ -196,6 +266,7 @@ impl Deployments {
             changes: undo_changes(&record)?,
             files: record.earlier_files,
             earlier_files: record.files,
+            program: record.program.map(ProgramChange::undo),
         };
         self.daemon.check_planned(&plan.changes).map_err(DeployError::Unusable)?;
         self.apply(&mut last, &plan)
@@ -224,6 +295,9 @@ impl Deployments {
                 return Err(DeployError::NotInForce);
             }
             DeploymentState::Pending => {
+                if record.program.is_some() {
+                    self.daemon.programs().confirm()?;
+                }
                 record.state = DeploymentState::Confirmed;
                 self.write(&mut last, record)?;
                 last.deadline = None;
@@ -237,10 +311,11 @@ impl Deployments {
     }
 
     pub(crate) fn status(&self) -> ConfigStatusOutput {
+        let program = self.daemon.programs().running_name().unwrap_or_default().into();
         let last = self.lock();
         let Some(record) = &last.record else {
             let state = deploy_state::NONE.into();
-            return ConfigStatusOutput { state, ..ConfigStatusOutput::default() };
+            return ConfigStatusOutput { state, program, ..ConfigStatusOutput::default() };
         };
         let files = record.files_in_force();
         let is_modified = |(name, digest): &(&DeployedName, &String)| {
@@ -260,6 +335,7 @@ impl Deployments {
                 .filter(is_modified)
                 .map(|(name, _)| name.to_string().into())
                 .collect(),
+            program,
         }
     }
 
@@ -270,11 +346,12 @@ impl Deployments {
         last: &mut LastDeployment,
         plan: &PlannedDeployment,
     ) -> Result<ConfigDeployOutput, DeployError> {
-        if plan.changes.is_empty() && plan.files == plan.earlier_files {
+        let is_unchanged = plan.changes.is_empty() && plan.program.is_none();
+        if is_unchanged && plan.files == plan.earlier_files {
             return Ok(plan.describe(deploy_state::UNCHANGED));
         }
         let mut record = plan.record();
-        if plan.changes.is_empty() {
+        if is_unchanged {
             record.state = DeploymentState::Confirmed;
             self.write(last, record)?;
             return Ok(plan.describe(deploy_state::UNCHANGED));
@@ -286,7 +363,8 @@ impl Deployments {
         last.deadline = Some(Instant::now() + Duration::from_secs(plan.confirm_seconds));
         self.changed.notify_one();
         let replaced = changes::replace_files(&plan.changes).map_err(|error| error_chain(&error));
-        if let Err(problem) = replaced.and_then(|()| self.daemon.check_files()) {
+        let checked = replaced.and_then(|()| self.daemon.check_files());
+        if let Err(problem) = checked.and_then(|()| self.begin_trial(plan, record.confirm_by)) {
             // The daemon has not read them, so it is as if nothing had been deployed.
             changes::replace_files(&undo_changes(&record)?)?;
             self.forget(last, earlier, in_force_since)?;
@@ -298,6 +376,13 @@ impl Deployments {
             confirm_by: record.confirm_by,
             ..plan.describe(deploy_state::PENDING)
         })
+    }
+
+    /// The next start runs the program of the plan, on trial.
+    fn begin_trial(&self, plan: &PlannedDeployment, confirm_by: u64) -> Result<(), String> {
+        let Some(change) = &plan.program else { return Ok(()) };
+        let selected = self.daemon.programs().select(change.after.as_ref(), Some(confirm_by));
+        selected.map_err(|error| error_chain(&error))
     }
 
     fn expire(&self) {
@@ -331,7 +416,11 @@ impl Deployments {
             reason,
             "restored the files from before the deployment"
         );
-        let effect = effect_of(&undone);
+        let mut effect = effect_of(&undone);
+        if let Some(change) = &record.program {
+            self.daemon.programs().select(change.before.as_ref(), None)?;
+            effect = ConfigEffect::Restart;
+        }
         record.state = DeploymentState::Reverted;
         record.reason = reason;
         record.effect = effect;
@@ -399,6 +488,43 @@ fn effect_of(changes: &[FileChange]) -> ConfigEffect {
     changes.iter().map(effect).max().unwrap_or(ConfigEffect::Nothing)
 }
 
+/// A program that did not survive its trial was replaced by the earlier one before this daemon started.
+fn note_ended_trial(
+    mut record: DeploymentRecord,
+    programs: &ProgramStore,
+    path: &Path,
+) -> DeploymentRecord {
+    let Some(change) = &record.program else { return record };
+    let (selected, reason) = match programs.selected() {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::error!(error = error_chain(&error), "cannot read which program is selected");
+            return record;
+        }
+    };
+    if record.state == DeploymentState::Pending && selected != change.after {
+        record.state = DeploymentState::Reverted;
+        record.reason = reason.unwrap_or_else(|| "another program was selected".to_owned());
+        tracing::error!(
+            deployment = record.deployment,
+            reason = record.reason,
+            "returned to the program from before the upgrade"
+        );
+        if let Err(error) = record.write(path) {
+            tracing::error!(%error, "cannot write the record of the last deployment");
+        }
+    }
+    record
+}
+
+fn describe_changes(
+    changes: &[FileChange],
+    program: Option<&ProgramChange>,
+) -> Vec<DeployedChange> {
+    let files = changes.iter().map(FileChange::describe);
+    files.chain(program.map(ProgramChange::describe)).collect()
+}
+
 impl ConfigEffect {
     fn as_str(self) -> &'static str {
         match self {
@@ -433,7 +559,7 @@ impl LastDeployment {
         Ok(Some(ConfigDeployOutput {
             deployment: record.deployment.clone(),
             state: record.state.as_str().to_owned(),
-            changes: changes.iter().map(FileChange::describe).collect(),
+            changes: describe_changes(&changes, record.program.as_ref()),
             effect: record.effect.as_str().to_owned(),
             confirm_by: self.deadline.map_or(0, |_| record.confirm_by),
         }))
@@ -467,8 +593,8 @@ impl PlannedDeployment {
         ConfigDeployOutput {
             deployment: self.deployment.clone(),
             state: state.to_owned(),
-            changes: self.changes.iter().map(FileChange::describe).collect(),
-            effect: effect_of(&self.changes).as_str().to_owned(),
+            changes: describe_changes(&self.changes, self.program.as_ref()),
+            effect: self.effect().as_str().to_owned(),
             confirm_by: 0,
         }
     }
@@ -482,11 +608,16 @@ impl PlannedDeployment {
             deployed_at: now,
             confirm_by: now + self.confirm_seconds * 1000,
             confirm_seconds: self.confirm_seconds,
-            effect: effect_of(&self.changes),
+            effect: self.effect(),
             reason: String::new(),
             files: self.files.clone(),
             earlier_files: self.earlier_files.clone(),
             replaced: self.changes.iter().map(ReplacedFile::new).collect(),
+            program: self.program.clone(),
         }
+    }
+
+    fn effect(&self) -> ConfigEffect {
+        if self.program.is_some() { ConfigEffect::Restart } else { effect_of(&self.changes) }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_api::ActionError;
 use muster_api::base::error_chain;
+use muster_api::system::SystemError;
 use muster_contract::config::{DeployedNameError, MAX_DEPLOYED_BYTES, MAX_DEPLOYED_FILES};
 
 use crate::config::changes::FileChangeError;
@@ -33,6 +34,8 @@ pub(crate) enum DeployError {
     Refused(String),
     #[error(transparent)]
     File(#[from] FileChangeError),
+    #[error("cannot read or select the programs of upgrades")]
+    Programs(#[from] SystemError),
     #[error("cannot write {}", path.display())]
     Record {
         path: PathBuf,
@@ -59,7 +62,9 @@ impl From<DeployError> for ActionError {
     fn from(error: DeployError) -> Self {
         match error {
             DeployError::NotInForce => Self::busy(error.to_string(), RETRY_PAUSE),
-            DeployError::File(_) | DeployError::Record { .. } => Self::failed(error_chain(&error)),
+            DeployError::File(_) | DeployError::Programs(_) | DeployError::Record { .. } => {
+                Self::failed(error_chain(&error))
+            }
             DeployError::Pending { .. }
             | DeployError::Unknown(_)
             | DeployError::Undone { .. }

@@ -1,4 +1,4 @@
-//! `config`: deploys the daemon's own files, checks the result, and restores the earlier files unless the deployment is confirmed in time.
+//! `config`: deploys the daemon's own files and programs, checks the result, and restores the earlier ones unless the deployment is confirmed in time.
 //!
 //! A caller who deploys files that lock himself out cannot confirm them, so the node undoes them by itself. What the files mean is the daemon's
 //! part: see [`DaemonConfig`].
@@ -6,6 +6,7 @@
 mod changes;
 mod deployments;
 mod error;
+mod programs;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -14,20 +15,21 @@ use std::sync::Arc;
 
 use muster_api::wire::identity::SubjectName;
 use muster_api::{
-    ActionError, Agent, AgentError, BlockingContext, CallerVerdict, DaemonContext, NoOptions,
-    NoState, NodePlugin, PluginResult,
+    ActionError, Agent, AgentError, BlockingContext, CallContext, CallerVerdict, DaemonContext,
+    NoOptions, NoState, NodePlugin, PluginResult,
 };
 use muster_contract::config::{
     ConfigAgent, ConfigCallerRow, ConfigConfirm, ConfigConfirmInput, ConfigConfirmOutput,
     ConfigDeploy, ConfigDeployInput, ConfigDeployOutput, ConfigRevert, ConfigRevertInput,
-    ConfigStatus, ConfigWho, ConfigWhoInput, ConfigWhoOutput,
+    ConfigStatus, ConfigUpgrade, ConfigUpgradeInput, ConfigWho, ConfigWhoInput, ConfigWhoOutput,
 };
 
 pub use changes::{
     DeployedFiles, FileChange, FileChangeError, FileContent, LinkedFiles, compare_files,
     replace_files,
 };
-pub use deployments::{ConfigEffect, DaemonConfig, Deployments};
+pub use deployments::{ConfigEffect, DaemonConfig, Deployments, FetchedProgram};
+pub use programs::{ProgramChoice, ProgramStore, StoredProgram};
 
 #[derive(Debug)]
 pub struct ConfigPlugin(DeploymentHandle);
@@ -49,6 +51,7 @@ impl NodePlugin for ConfigPlugin {
         let Self(deployments) = self;
         Agent::builder_for::<ConfigAgent>()?
             .blocking_action(ConfigDeploy, deployments, deploy_files)
+            .action(ConfigUpgrade, deployments, upgrade_program)
             .blocking_action(ConfigRevert, deployments, revert_files)
             .blocking_action(ConfigConfirm, deployments, confirm_files)
             .blocking_action(ConfigStatus, deployments, |deployments, _, _| {
@@ -90,6 +93,15 @@ fn deploy_files(
     input: ConfigDeployInput,
 ) -> Result<ConfigDeployOutput, ActionError> {
     Ok(deployments.get()?.deploy(&cx.caller, input)?)
+}
+
+async fn upgrade_program(
+    deployments: DeploymentHandle,
+    cx: CallContext,
+    input: ConfigUpgradeInput,
+) -> Result<ConfigDeployOutput, ActionError> {
+    let deployments = Arc::clone(deployments.get()?);
+    Ok(deployments.upgrade(cx.caller.to_string(), input).await?)
 }
 
 fn revert_files(

@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use muster_contract::config::DeployedName;
+use muster_contract::config::{DeployedChange, DeployedName};
 use muster_files::read_regular_file;
 use muster_files::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::config::changes::{FileChange, FileContent};
 use crate::config::deployments::ConfigEffect;
+use crate::config::programs::{StoredProgram, name_of};
 
+/// What callers read for the daemon's program among the files of a deployment.
+const PROGRAM: &str = "rpcd";
 /// Largest record that is read, in bytes: the files of a deployment and of the one before, with margin.
 const MAX_RECORD_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -49,6 +52,30 @@ pub(crate) struct DeploymentRecord {
     pub(crate) files: FileDigests,
     pub(crate) earlier_files: FileDigests,
     pub(crate) replaced: Vec<ReplacedFile>,
+    #[serde(default)]
+    pub(crate) program: Option<ProgramChange>,
+}
+
+/// The program that the daemon ran before and after; `None` for the installed one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProgramChange {
+    pub(crate) before: Option<StoredProgram>,
+    pub(crate) after: Option<StoredProgram>,
+}
+
+impl ProgramChange {
+    pub(crate) fn is_change(&self) -> bool {
+        self.before != self.after
+    }
+
+    pub(crate) fn undo(self) -> Self {
+        Self { before: self.after, after: self.before }
+    }
+
+    pub(crate) fn describe(&self) -> DeployedChange {
+        let (before, after) = (name_of(self.before.as_ref()), name_of(self.after.as_ref()));
+        DeployedChange { name: PROGRAM.into(), change: format!("{before} -> {after}").into() }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -11,7 +11,9 @@ use muster_contract::config::{
 use tempfile::TempDir;
 
 use crate::config::error::DeployError;
-use crate::config::{ConfigEffect, DaemonConfig, Deployments, FileChange};
+use crate::config::{
+    ConfigEffect, DaemonConfig, Deployments, FetchedProgram, FileChange, ProgramStore,
+};
 
 /// A text that the daemon cannot use, found before or after the files are replaced.
 const UNPARSABLE: &str = "unparsable";
@@ -20,10 +22,19 @@ const UNUSABLE: &str = "unusable";
 #[derive(Debug)]
 struct FakeDaemon {
     directory: PathBuf,
+    programs: ProgramStore,
     effects: Mutex<Vec<ConfigEffect>>,
 }
 
 impl DaemonConfig for FakeDaemon {
+    fn programs(&self) -> &ProgramStore {
+        &self.programs
+    }
+
+    fn fetch_program<'a>(&'a self, _: &'a str) -> FetchedProgram<'a> {
+        Box::pin(async { Err("there is no broker".to_owned()) })
+    }
+
     fn locate(&self, name: &DeployedName) -> PathBuf {
         self.directory.join(name.as_str())
     }
@@ -54,7 +65,8 @@ impl Machine {
         let scratch = TempDir::new().unwrap();
         let directory = scratch.path().join("etc");
         fs::create_dir(&directory).unwrap();
-        let daemon = Arc::new(FakeDaemon { directory, effects: Mutex::default() });
+        let programs = ProgramStore::new(&scratch.path().join("state"), "/usr/sbin/rpcd".into());
+        let daemon = Arc::new(FakeDaemon { directory, programs, effects: Mutex::default() });
         let deployments = Deployments::open(daemon.clone(), &scratch.path().join("state"));
         Self { scratch, daemon, deployments }
     }

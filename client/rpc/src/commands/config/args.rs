@@ -40,15 +40,15 @@ policy that denies you, or an address at which there is no broker, lasts a
 minute."
     )]
     Deploy(Box<ConfigDeployArgs>),
-    /// Restore the files from before the last deployment
+    /// Restore the files or the program from before the last deployment
     #[command(after_help = "Examples:
   rpc config revert -I db1.acme.net
   rpc config revert --all --canary 1
 
-Undoes the last deployment, which must be confirmed like one itself. A second
-`rpc config revert` brings the files of the deployment back.")]
+Undoes the last deployment or upgrade, and must be confirmed like one. A second
+`rpc config revert` brings it back.")]
     Revert(Box<ConfigRevertArgs>),
-    /// Show the last deployment of nodes, and what others have changed since
+    /// Show the last deployment of nodes, the program that runs, and what others have changed since
     #[command(after_help = "Examples:
   rpc config status
   rpc config status -C web -j --jq '.nodes[] | [.node, .state, .modified]'
@@ -86,7 +86,7 @@ pub struct ConfigRevertArgs {
 /// Options of commands that replace files.
 #[derive(Debug, Args)]
 pub struct ConfigChangeArgs {
-    /// Seconds until a node restores the earlier files without a confirmation
+    /// Seconds until a node undoes the change without a confirmation
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(CONFIRM_SECONDS), default_value_t = 60)]
     pub confirm_within: u64,
     /// Do not ask for confirmation before changing many nodes

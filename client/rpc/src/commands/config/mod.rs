@@ -6,7 +6,9 @@ pub mod output;
 use std::path::Path;
 
 use muster_client::BatchPace;
-use muster_contract::config::{ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus};
+use muster_contract::config::{
+    ConfigAgent, ConfigDeploy, ConfigRevert, ConfigStatus, ConfigUpgrade,
+};
 use muster_ddl::EmptyInput;
 use muster_ddl::{Action as _, AgentContract as _};
 use muster_operations::NodeResults;
@@ -52,7 +54,7 @@ pub async fn run(command: ConfigCommand, cx: CommandContext<'_>) -> CommandResul
                 let command = "rpc config revert".to_owned();
                 return Err(AllNodesError { command, effect: "changes" }.into());
             }
-            change_nodes(DeployChange::Revert, "the files from before", &args.change, cx).await
+            change_nodes(DeployChange::Revert, "the last deployment", &args.change, cx).await
         }
         ConfigCommand::Status(args) => show_states(*args, cx).await,
     }
@@ -85,7 +87,7 @@ fn check_policies(path: &Path, directory: &DeployDirectory) -> Result<(), Broken
     }
 }
 
-async fn change_nodes(
+pub async fn change_nodes(
     change: DeployChange<'_>,
     what: &str,
     args: &ConfigChangeArgs,
@@ -98,6 +100,7 @@ async fn change_nodes(
     let (limits, pause) = (args.pace.batches.limits(), args.pace.pause());
     let (action, is_noop) = match change {
         DeployChange::Deploy { noop, .. } => (ConfigDeploy::NAME, noop),
+        DeployChange::Upgrade { noop, .. } => (ConfigUpgrade::NAME, noop),
         DeployChange::Revert => (ConfigRevert::NAME, false),
     };
     let name = format!("{action} {what}");
@@ -124,10 +127,11 @@ async fn change_nodes(
 fn print_next_steps(report: &NodeResults<NodeDeployResult>, cx: CommandContext<'_>) {
     let has = |name: &str| report.nodes.values().any(|result| result.outcome.as_str() == name);
     if has("unconfirmed") || has("no_reply") {
-        cx.printer.print_hint("run `rpc config status` to see which files these nodes have");
+        cx.printer
+            .print_hint("run `rpc config status` to see which files and programs these nodes have");
     }
     if report.stop.is_some() && has("confirmed") {
-        cx.printer.print_hint("run `rpc config revert` to restore the files of the nodes that have the new ones, or deploy again: nodes that have them stay as they are");
+        cx.printer.print_hint("run `rpc config revert` to undo the change on the nodes that have it, or run the command again: these nodes stay as they are");
     }
 }
 

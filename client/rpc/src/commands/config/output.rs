@@ -82,7 +82,7 @@ impl<'a> DeployView<'a> {
             NodeDeployOutcome::Reverted => "the pending deployment was reverted".to_owned(),
             NodeDeployOutcome::Failed(message) => format!("failed: {}", message.block()),
             NodeDeployOutcome::Unconfirmed(message) => format!(
-                "not confirmed: {}; the node restores its earlier files within {}",
+                "not confirmed: {}; the node undoes it within {}",
                 message.block(),
                 format_duration(self.confirm)
             ),
@@ -175,11 +175,20 @@ pub fn render_states(states: &[NodeConfigState], width: usize) -> String {
             text(format_time_millis(status.deployed_at)),
             text(status.caller.line().into_owned()),
             text(status.files.len().to_string()),
+            describe_program(status),
             describe_note(status),
         ]
     };
-    let heading = ["NODE", "STATE", "DEPLOYED", "BY", "FILES", "NOTE"];
+    let heading = ["NODE", "STATE", "DEPLOYED", "BY", "FILES", "PROGRAM", "NOTE"];
     Table::new(heading).rows(states.iter().map(row)).render_rows(width)
+}
+
+fn describe_program(status: &ConfigStatusOutput) -> String {
+    if status.program.is_empty() {
+        "installed".to_owned()
+    } else {
+        status.program.line().into_owned()
+    }
 }
 
 fn describe_note(status: &ConfigStatusOutput) -> String {
@@ -187,7 +196,7 @@ fn describe_note(status: &ConfigStatusOutput) -> String {
         return status.reason.line().into_owned();
     }
     if status.confirm_by > 0 {
-        return format!("restores the earlier files at {}", format_time_millis(status.confirm_by));
+        return format!("undoes it at {}", format_time_millis(status.confirm_by));
     }
     if status.modified.is_empty() {
         return String::new();
@@ -247,7 +256,7 @@ mod tests {
         web1: confirmed: policies/groups changed, facts.d/rack.json added
         web2: would change: policies/groups changed, facts.d/rack.json added
         web3: failed: groups:2:1: invalid\x1b[2J
-        web4: not confirmed: denied by config.policy:2; the node restores its earlier files within 1 m 00 s
+        web4: not confirmed: denied by config.policy:2; the node undoes it within 1 m 00 s
         web5: not completed: the command ended early
         5 nodes in 1.23 s: 1 confirmed, 1 failed, 1 not completed, 1 planned, 1 unconfirmed
         ");
@@ -266,6 +275,7 @@ mod tests {
                 confirm_by: if state == "pending" { 1_764_345_660_000 } else { 0 },
                 reason: reason.into(),
                 files: vec!["policies/groups".to_owned()],
+                program: if state == "none" { "" } else { "0.2.0" }.into(),
                 modified: modified.iter().map(|&name| name.into()).collect(),
                 ..ConfigStatusOutput::default()
             },
@@ -277,11 +287,11 @@ mod tests {
             node("db4", "none", "", &[]),
         ];
         insta::assert_snapshot!(plain(&render_states(&states, 120)), @"
-        NODE  STATE      DEPLOYED              BY   FILES  NOTE
-        db1   confirmed  2025-11-28 16:00:00Z  rip  1      changed by others: policies/groups
-        db2   pending    2025-11-28 16:00:00Z  rip  1      restores the earlier files at 2025-11-28 16:01:00Z
-        db3   reverted   2025-11-28 16:00:00Z  rip  1      it was not confirmed within 60 s
-        db4   none       -                     -    -
+        NODE  STATE      DEPLOYED              BY   FILES  PROGRAM    NOTE
+        db1   confirmed  2025-11-28 16:00:00Z  rip  1      0.2.0      changed by others: policies/groups
+        db2   pending    2025-11-28 16:00:00Z  rip  1      0.2.0      undoes it at 2025-11-28 16:01:00Z
+        db3   reverted   2025-11-28 16:00:00Z  rip  1      0.2.0      it was not confirmed within 60 s
+        db4   none       -                     -    -      installed
         ");
     }
 }

@@ -12,6 +12,7 @@ pub mod list;
 mod monitor;
 pub mod names;
 pub mod newcomers;
+pub mod program;
 pub mod push;
 pub mod revoke;
 mod rotate;
@@ -37,6 +38,7 @@ pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgCommand::Monitor(args) => monitor::run(&args, cx).await,
         OrgCommand::Newcomers(args) => newcomers::run(&args, cx).await,
         OrgCommand::Show(args) => show::run(&args, cx),
+        OrgCommand::Program(command) => program::run(command, cx).await,
         OrgCommand::SshCa(command) => ssh_authority::run(command, cx).await,
     }
 }

@@ -3,6 +3,7 @@
 mod backup;
 mod empty;
 mod monitor;
+mod program;
 mod rotate;
 mod ssh_ca;
 
@@ -23,6 +24,7 @@ use crate::flags::stores::StoreArgs;
 pub use backup::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
 pub use empty::OrgEmptyArgs;
 pub use monitor::OrgMonitorArgs;
+pub use program::{OrgProgramAddArgs, OrgProgramCommand, OrgProgramRemoveArgs};
 pub use rotate::{OrgRotateArgs, RotatedKey};
 pub use ssh_ca::{OrgSshCaCommand, OrgSshCaSignArgs};
 
@@ -118,6 +120,9 @@ credentials of monitoring systems.")]
   rpc org show
   rpc org show rip -j")]
     Show(OrgShowArgs),
+    /// Add, list and remove programs of the daemon, for `rpc upgrade`
+    #[command(subcommand)]
+    Program(OrgProgramCommand),
     /// Create the authority of SSH user certificates, show its key, or sign a certificate
     #[command(subcommand, after_help = "`rpc org rotate ssh-ca` replaces its key.")]
     SshCa(OrgSshCaCommand),
