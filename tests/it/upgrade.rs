@@ -65,7 +65,7 @@ impl UpgradeFleet {
 
     async fn status(&self) -> Value {
         let (document, _) = self.rpc.run_json(&["config", "status"]).await;
-        document["nodes"][0].clone()
+        document.pointer("/nodes/0").cloned().unwrap_or_default()
     }
 
     /// Waits for the end of the daemon, and starts the installed program again, as a service manager does.
@@ -140,7 +140,7 @@ async fn nodes_run_the_new_program_when_the_command_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_return_from_programs_that_end_or_hang() {
     let programs = [("ends", script("exit 1")), ("hangs", script("exec sleep 1000"))];
-    let mut fleet = UpgradeFleet::start(&programs).await;
+    let mut fleet = Box::pin(UpgradeFleet::start(&programs)).await;
     for (program, reason) in [
         ("ends", "the program ends ended before it was confirmed"),
         ("hangs", "the program hangs ended before it was confirmed"),
@@ -165,7 +165,7 @@ async fn nodes_refuse_programs_that_are_not_those_of_the_organisation() {
     organisation.approve_program("other", &script("exit 1"));
     organisation.set_program_machine("other", "riscv64");
     organisation.approve_program("lost", &script("exit 2"));
-    let fleet = UpgradeFleet::start_with(organisation, &[fails, evil]).await;
+    let fleet = Box::pin(UpgradeFleet::start_with(organisation, &[fails, evil])).await;
     for (program, problem) in [
         ("fails", "`--check` failed: code 3: too old"),
         ("replaced", "its size or SHA-256 is not that of the account token"),

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use muster_agents::config::ProgramStore;
 use muster_base::unix_millis_now;
-use muster_system::process::{ProcessStat, pause};
+use muster_system::process::{ProcessId, pause};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -24,24 +23,20 @@ const MERCY_MILLIS: u64 = 15_000;
 pub struct GuardArgs {
     /// The process of the daemon
     #[arg(value_name = "PID")]
-    pid: i32,
+    pid: u32,
 }
 
 /// Waits until the trial or the daemon ends, or ends the daemon.
 pub fn guard_trial(args: &GuardArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let programs = find_programs(config_file)?.context("there is no state directory")?;
-    let begun = ProcessStat::read(args.pid).context("the daemon does not run")?.start_time;
-    while is_same_process(args.pid, begun) && programs.has_trial()? {
+    let daemon = ProcessId::from_pid(args.pid).context("the daemon does not run")?;
+    while ProcessId::from_pid(args.pid) == Some(daemon) && programs.has_trial()? {
         if programs.is_trial_over(unix_millis_now().saturating_sub(MERCY_MILLIS))? {
-            kill(Pid::from_raw(args.pid), Signal::SIGKILL)
+            kill(Pid::from_raw(args.pid.cast_signed()), Signal::SIGKILL)
                 .with_context(|| format!("cannot end the daemon, process {}", args.pid))?;
             break;
         }
         pause(POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn is_same_process(pid: i32, begun: u64) -> bool {
-    ProcessStat::read(pid).is_some_and(|found| found.start_time == begun)
 }

@@ -72,14 +72,11 @@ pub async fn run_until_signal(
     let monitor = LoopMonitor::from_environment();
     let _watchdog =
         AbortOnDropHandle::new(tokio::spawn(Arc::clone(&monitor).notify_while_turning()));
-    let running = std::env::current_exe().map_err(LifecycleError::Program)?;
-    let programs = ProgramStore::new(&loaded.paths.state, running);
-    let programs = ProgramFetcher::new(programs, config_file);
     let _state_lock = state_lock::acquire_state_lock(&loaded.paths.state).await?;
-    let Some((requests, deployments)) = open_deployments(loaded, config_file, &programs).await?
-    else {
+    let Some(opened) = open_deployments(loaded, config_file).await? else {
         return Ok(ShutdownKind::Restart);
     };
+    let OpenedDeployments { requests, deployments, programs } = opened;
     let enrolled = match wait_for_enrolment(loaded, &mut signals).await? {
         BootstrapOutcome::Enrolled(config) => config,
         BootstrapOutcome::Shutdown(kind) => return Ok(kind),
@@ -184,20 +181,30 @@ fn file_handles(
     }
 }
 
+/// The deployments, and what serves them.
+struct OpenedDeployments {
+    requests: FileRequests,
+    deployments: Arc<Deployments>,
+    programs: ProgramFetcher,
+}
+
 /// The deployments of this daemon's files; `None` if the time for the confirmation of the last one was over. Its earlier files are restored then, before
 /// anything else: with the new ones, the daemon may not get further than this.
 async fn open_deployments(
     config: &Config,
     config_file: &Path,
-    programs: &ProgramFetcher,
-) -> Result<Option<(FileRequests, Arc<Deployments>)>, LifecycleError> {
+) -> Result<Option<OpenedDeployments>, LifecycleError> {
+    let running = std::env::current_exe().map_err(LifecycleError::Program)?;
+    let store = ProgramStore::new(&config.paths.state, running);
+    let programs = ProgramFetcher::new(store, config_file);
     let requests = FileRequests::default();
     let files = DeployableFiles::new(config, config_file, requests.clone(), programs.clone())
         .map_err(AssembleError::from)?;
     let deployments = Arc::new(Deployments::open(Arc::new(files), &config.paths.state));
     let undone = Arc::clone(&deployments);
     let undone = tokio::task::spawn_blocking(move || undone.undo_expired()).await;
-    Ok((!undone.unwrap_or(false)).then_some((requests, deployments)))
+    let opened = OpenedDeployments { requests, deployments, programs };
+    Ok((!undone.unwrap_or(false)).then_some(opened))
 }
 
 /// The external agents, which are offered when this returns, and the interval at which their files are checked.

@@ -32,7 +32,9 @@ impl Organisation {
             let mut services = records.iter().filter(|one| one.kind == PrincipalKind::Service);
             services.any(|record| rights_in(record).any(|issued| issued == right))
         };
-        let lists_programs = !self.programs()?.is_empty();
+        // A new organisation has no account token yet.
+        let has_account = self.layout().account_token().exists();
+        let lists_programs = has_account && !self.programs()?.is_empty();
         let is_needed = |one: StoreUse| match one {
             StoreUse::Service(right) => was_issued(right),
             StoreUse::Upgrades => lists_programs,

@@ -1,10 +1,10 @@
 //! The permission template of each role. `tests/it` verifies that the broker enforces the templates.
 
 use muster_wire::stores::{ALL_BUCKETS, StoreUse, fleet_buckets};
+use muster_wire::token::UserRole;
 use muster_wire::token::claims::{AccountLimits, PermissionTemplate};
 use muster_wire::token::permission::find_permission;
 use muster_wire::token::scope::CallerGrant;
-use muster_wire::token::{ServiceRight, UserRole};
 
 use crate::world::{TestOrganisation, name};
 

@@ -14,7 +14,7 @@ use muster_wire::token::claims::{
     AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
 };
 use muster_wire::token::encode::{self, TokenValidity};
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;

@@ -104,7 +104,8 @@ impl Deployments {
             Instant::now() + Duration::from_millis(left.min(record.confirm_seconds * 1000))
         });
         let last = LastDeployment { record, deadline, in_force_since: Some(0) };
-        let (last, changed, fetching) = (Mutex::new(last), Notify::new(), Default::default());
+        let fetching = tokio::sync::Mutex::default();
+        let (last, changed) = (Mutex::new(last), Notify::new());
         Self { daemon, path, last, changed, fetching }
     }
 

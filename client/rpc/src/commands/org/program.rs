@@ -83,8 +83,8 @@ fn list(args: &OrgDocumentArgs, cx: CommandContext<'_>) -> CommandResult {
             let ApprovedProgram { name, machine, bytes, sha256, .. } = program;
             [name.clone(), machine.clone(), bytes.to_string(), sha256.to_string()]
         };
-        let table = Table::new(["NAME", "MACHINE", "BYTES", "SHA-256"]);
-        cx.printer.print_text(table.rows(programs.iter().map(row)).render(cx.table_width()))?;
+        let (heading, rows) = (["NAME", "MACHINE", "BYTES", "SHA-256"], programs.iter().map(row));
+        cx.printer.print_text(Table::new(heading).rows(rows).render(cx.table_width()))?;
     }
     Ok(CommandExitCode::Passed)
 }

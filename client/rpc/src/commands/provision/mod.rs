@@ -21,7 +21,7 @@ pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandRe
         ProvisionCommand::Retry(args) => control::run::<ProvisionerRetry>(&args.nodes, cx).await,
         ProvisionCommand::Pause(args) => control::run::<ProvisionerPause>(&args.nodes, cx).await,
         ProvisionCommand::Resume(args) => control::run::<ProvisionerResume>(&args.nodes, cx).await,
-        ProvisionCommand::Retire(args) => control::retire_nodes(&args, cx).await,
+        ProvisionCommand::Retire(args) => Box::pin(control::retire_nodes(&args, cx)).await,
         ProvisionCommand::Release(args) => issue::release_names(&args, cx).await,
         ProvisionCommand::Host(args) => issue::create_host_files(args, cx).await,
         ProvisionCommand::UserData(args) => user_data::run(&args, cx),
