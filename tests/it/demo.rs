@@ -37,8 +37,9 @@ impl Demo {
         nodes.next().unwrap().unwrap().path()
     }
 
+    /// The default directory of a demonstration of this user.
     pub(crate) fn fleet(&self) -> PathBuf {
-        self.directory.path().join("fleet")
+        self.directory.path().join("cache/muster/demo")
     }
 
     pub(crate) fn rpc(&self, arguments: &[&str]) -> Output {
@@ -52,14 +53,34 @@ impl Demo {
         input: impl Into<std::process::Stdio>,
         arguments: &[&str],
     ) -> Output {
+        let mut command = std::process::Command::new(find_program("rpc"));
+        command.args(arguments).env("RPC_CONFIG", self.fleet().join("rpc.toml"));
+        self.run_as_user(&mut command, input)
+    }
+
+    /// Runs a line in a shell that has evaluated the settings which `rpc demo up` printed.
+    #[expect(clippy::disallowed_types, reason = "runs the real programs")]
+    pub(crate) fn type_line(&self, line: &str) -> Output {
+        let mut command = std::process::Command::new("bash");
+        let rpc = find_program("rpc");
+        let session = format!("eval \"$('{}' demo up --quiet)\"\n{line}\n", rpc.display());
+        command.args(["-c", &session]).current_dir(self.directory.path());
+        self.run_as_user(&mut command, std::process::Stdio::null())
+    }
+
+    /// Runs a program with the directories of this demonstration's user.
+    #[expect(clippy::disallowed_types, reason = "runs the real programs")]
+    fn run_as_user(
+        &self,
+        command: &mut std::process::Command,
+        input: impl Into<std::process::Stdio>,
+    ) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!(
             "{}:{path}",
             nats_server::find_binary().parent().unwrap_or(Path::new("")).display()
         );
-        std::process::Command::new(find_program("rpc"))
-            .args(arguments)
-            .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
+        command
             .env("RPCD", find_program("rpcd"))
             .env("XDG_STATE_HOME", self.directory.path().join("state"))
             .env("XDG_CONFIG_HOME", self.directory.path().join("config"))
@@ -343,15 +364,19 @@ fn stat<'a>(document: &'a Value, name: &str) -> &'a Value {
 fn virtual_nodes_keep_changes_inside_their_process() {
     let demo = Demo::start_with(&["--nodes", "200", "--virtual"]);
     let ping = || demo.run_text(&["ping"]).0;
-    let all = repeat_until(ping, |output| output.contains("200 replies"));
-    assert!(all.contains("200 replies"), "{all}");
-    let find = |filter: &[&str]| demo.run_text(&[&["find"], filter].concat()).0;
-    let lines = |text: &String| text.lines().count();
-    let germans = repeat_until(|| find(&["-F", "country=de"]), |found| lines(found) == 50);
-    assert_eq!(lines(&germans), 50, "{germans}");
-    let filter = "environment=development customer=acme mysql::master";
-    let masters = repeat_until(|| find(&["-W", filter]), |found| lines(found) == 80);
+    // One more node runs the directory, which has all of them when the demonstration is up.
+    let all = repeat_until(ping, |output| output.contains("201 replies"));
+    assert!(all.contains("201 replies"), "{all}");
+    let find = |filter: &[&str]| demo.run_text(&[&["find", "--dm", "directory"], filter].concat());
+    let lines = |text: &str| text.lines().count();
+    let (germans, code) = find(&["-F", "country=de"]);
+    assert_eq!((lines(&germans), code), (50, 0), "{germans}");
+    let (masters, _) = find(&["-W", "environment=development customer=acme mysql::master"]);
     assert_eq!(lines(&masters), 80, "{masters}");
+    let (listed, code) = demo.run_json(&["nodes"]);
+    let is_present = |node: &&Value| node["state"] == "present";
+    let present = listed["nodes"].as_array().unwrap().iter().filter(is_present).count();
+    assert_eq!((present, code), (201, 0));
     let (facts, code) = demo.run_text(&["facts", "os.family"]);
     assert!(code == 0 && facts.contains("Suse"), "{facts}");
 

@@ -34,6 +34,7 @@ mod external_agent_changes;
 mod external_replies;
 mod fail_closed;
 mod fake_node;
+mod features;
 mod floods;
 mod gateway;
 mod generated_agents;

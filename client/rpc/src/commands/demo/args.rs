@@ -14,12 +14,25 @@ pub enum DemoCommand {
   rpc demo up --nodes 10000 --virtual
   rpc demo up --catalogs            with the Puppet of this machine
 
-Each node has a directory as its /, with a service, packages, files and a
-catalog: `httpd` runs on nodes of the class `apache`, `mysqld` on the others.
-The user `demo` may do everything, the user `guest` may only read. Both are
-contexts: `rpc --context demo ...`, `rpc --context demo-guest ...`. If the
-demonstration is running already, this prints its settings again.")]
+Each node has a directory as its /, with a service, packages, files, a scheduled
+check, a message of the day and a catalog: `httpd` runs on nodes of the class
+`apache`, `mysqld` on the others. One node also runs the directory, the history,
+the scheduler and the provisioner; with --virtual, `services.acme.net` does.
+
+The user `demo` may do everything, the user `guest` may only read, and approves
+`package purge` in production. Both are contexts: `rpc --context demo ...`,
+`rpc --context demo-guest ...`. If the demonstration is running already, this
+prints its settings again.")]
     Up(DemoUpArgs),
+    /// Start one more machine, which the provisioner makes a node
+    #[command(after_help = "\
+The machine has a bootstrap token instead of credentials. Prints its name when
+it is enrolled and in the directory. Its service does not run.
+
+Examples:
+  rpc demo add
+  rpc provision watch               shows the steps")]
+    Add(DemoDirectoryArgs),
     /// Show the processes of the demonstration
     #[command(after_help = "Examples:
   rpc demo status")]
@@ -47,7 +60,7 @@ pub struct DemoUpArgs {
     /// Number of nodes; at most 500 without --virtual [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub nodes: Option<u32>,
-    /// Run all nodes in one process, each with an in-memory machine: allows thousands of nodes; changes are not stored
+    /// Run these nodes in one process, each with an in-memory machine: allows thousands of nodes; changes are not stored
     #[arg(long = "virtual")]
     pub in_memory: bool,
     /// Also compile catalogs ahead, and release them; needs Puppet 7 on this machine

@@ -5,20 +5,17 @@ use std::path::{Path, PathBuf};
 use muster_client::{FleetConnection, RpcSettings, TargetSelection};
 use muster_contract::compiler::CompilerEnvironments;
 use muster_ddl::EmptyInput;
-use muster_files::files;
-use muster_organisation::Organisation;
+use muster_files::files::{self, FileAccessError};
 use muster_organisation::bundle::name::USER_CONFIG;
-use muster_wire::Millis;
 use muster_wire::token::ServiceRight;
 use nix::unistd::{User, geteuid};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
+use crate::commands::demo::central;
 use crate::commands::demo::error::DemoError;
-use crate::commands::demo::node;
 use crate::session::environment::ProcessEnvironment;
 
-const CREDENTIALS: &str = "compiler.creds";
 /// The code, which is compiled as environment `production`.
 const CODE_DIRECTORY: &str = "code/production";
 const ENVIRONMENT: &str = "production";
@@ -49,12 +46,8 @@ impl DemoCompiler {
         ruby.map(|ruby| Self { ruby }).ok_or(DemoError::NoPuppet)
     }
 
-    /// Writes the code, and credentials for the node that compiles. The stores of catalogs are declared because of them.
-    pub fn prepare(
-        organisation: &Organisation,
-        directory: &Path,
-        now: Millis,
-    ) -> Result<(), DemoError> {
+    /// Writes the code that is compiled.
+    pub fn write_code(directory: &Path) -> Result<(), FileAccessError> {
         let code = code_directory(directory);
         for (name, text) in CODE {
             let path = code.join(name);
@@ -63,9 +56,7 @@ impl DemoCompiler {
             }
             files::replace_public(&path, text.as_bytes())?;
         }
-        let lock = organisation.lock()?;
-        let out = directory.join(CREDENTIALS);
-        node::issue_service(organisation, &lock, ServiceRight::Compile, out, now)
+        Ok(())
     }
 
     /// The section of the node that compiles, as the user of this command. Other users cannot enter the demonstration's directory.
@@ -74,7 +65,7 @@ impl DemoCompiler {
         let environments = json!({ENVIRONMENT: {"directory": code_directory(directory)}});
         json!({
             "enabled": true,
-            "credentials": directory.join(CREDENTIALS),
+            "credentials": central::credentials(directory),
             "ruby": self.ruby,
             "user": user.map_or_else(|| "nobody".to_owned(), |user| user.name),
             "directory": directory.join("compiler"),
@@ -88,7 +79,7 @@ pub fn code_directory(directory: &Path) -> PathBuf {
 }
 
 /// Waits until all nodes are compiled, and returns whether they are.
-pub async fn await_compiles(directory: &Path, nodes: usize) -> Result<bool, DemoError> {
+pub async fn await_compiles(directory: &Path, nodes: u32) -> Result<bool, DemoError> {
     let settings = RpcSettings::load(&directory.join(USER_CONFIG))?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::default()).await?;
     let deadline = Instant::now() + COMPILE_TIMEOUT;
@@ -99,7 +90,7 @@ pub async fn await_compiles(directory: &Path, nodes: usize) -> Result<bool, Demo
         let compiled = found.ok().map(|found| {
             found.environments.iter().map(|environment| environment.compiled).sum::<usize>()
         });
-        if compiled == Some(nodes) {
+        if compiled.and_then(|compiled| u32::try_from(compiled).ok()) == Some(nodes) {
             return Ok(true);
         }
         sleep(POLL_INTERVAL).await;

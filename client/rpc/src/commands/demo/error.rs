@@ -8,6 +8,7 @@ use muster_base::format_duration;
 use muster_client::{FleetRequestError, RpcSettingsError};
 use muster_files::files::FileAccessError;
 use muster_organisation::{OrganisationError, PushError};
+use muster_wire::identity::NameError;
 
 use crate::outcome::error::CommandError;
 use crate::session::broker_program::BrokerProgramError;
@@ -26,6 +27,8 @@ pub enum DemoError {
     NotEmpty(PathBuf),
     #[error("{} contains no demonstration; nothing was changed", .0.display())]
     NotFound(PathBuf),
+    #[error("the demonstration in {} has virtual nodes; nothing was added", .0.display())]
+    OnlyVirtual(PathBuf),
     /// More nodes than one machine can run as processes.
     #[error("{nodes} nodes would need {nodes} processes; the maximum is {maximum}")]
     TooMany { nodes: u32, maximum: u32 },
@@ -64,7 +67,7 @@ impl CommandError for DemoError {
             Self::AlreadyExists(_) => {
                 "run `rpc demo status` to show it, or `rpc demo down` to remove it"
             }
-            Self::Different { .. } => {
+            Self::Different { .. } | Self::OnlyVirtual(_) => {
                 "run `rpc demo down` first, or give another directory with `--dir`"
             }
             Self::NotFound(_) => {
@@ -97,4 +100,10 @@ pub fn kind_of_nodes(count: usize, is_virtual: bool) -> String {
 
 fn join_pids(pids: &[u32]) -> String {
     pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The error of a name that is not valid in a subject.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that map_err needs")]
+pub fn name_error(error: NameError) -> OrganisationError {
+    OrganisationError::Name(error.to_string())
 }

@@ -9,6 +9,9 @@ pub const DEMO_USER: &str = "demo";
 /// Name of a second user, who may only read.
 pub const GUEST_USER: &str = "guest";
 
+/// Name of the central services in policies.
+pub const SERVICE_NAME: &str = "services";
+
 #[derive(Debug)]
 pub struct DemoNode {
     pub name: Identity,
@@ -77,6 +80,23 @@ pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
         });
     }
     Ok(nodes)
+}
+
+/// The node that runs the central services of a fleet of virtual nodes.
+pub fn service_host() -> Result<DemoNode, NameError> {
+    let (service, package) = role_software("services");
+    Ok(DemoNode {
+        name: Identity::parse("services.acme.net")?,
+        facts: DemoFacts {
+            country: "nl",
+            customer: "acme",
+            environment: "production",
+            role: "services",
+        },
+        classes: vec!["common"],
+        service,
+        package,
+    })
 }
 
 #[cfg(test)]

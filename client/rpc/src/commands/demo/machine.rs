@@ -33,15 +33,19 @@ const COMMON_FILES: [(&str, u32, &str); 8] = [
     ("etc/login.defs", FILE_MODE, "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\n"),
 ];
 
-const DIRECTORIES: [&str; 19] = [
+const DIRECTORIES: [&str; 23] = [
     "etc/cron.d",
     "etc/init.d",
+    "etc/muster/checks.d",
+    "etc/muster/motd.d",
+    "etc/muster/prompt.d",
     "etc/nagios",
     "etc/puppet",
     "etc/skel",
     "home",
     "root",
     "run",
+    "run/motd.d",
     "srv/packages",
     "tmp",
     "usr/local/bin",
@@ -61,6 +65,9 @@ const PACKAGE_TOOLS: [&str; 4] = ["apt-cache", "apt-get", "apt-mark", "dpkg-quer
 const INIT_SCRIPT: &str = include_str!("machine/service.sh");
 const SERVICE_SCRIPT: &str = include_str!("machine/daemon.sh");
 const CHECK_SCRIPT: &str = include_str!("machine/check_service.sh");
+const CHECK_SCHEDULE: &str = include_str!("machine/checks.toml");
+/// The first line of the message of the day.
+const MOTD_HEADER: &str = "{{ facts.customer }} {{ facts.environment }}: {{ identity }}\n";
 const TREE_SCRIPT: &str = include_str!("machine/tree.sh");
 const CATALOG: &str = include_str!("machine/catalog.toml");
 
@@ -79,7 +86,7 @@ pub fn make_scratch_root(root: &Path, node: &DemoNode) -> Result<(), FileAccessE
     make_packages(root, node)
 }
 
-/// The service: its program and init script, the catalog that manages it, and its check.
+/// The service: its program and init script, the catalog that manages it, its check, and its line in the message of the day.
 fn make_service(root: &Path, service: &str) -> Result<(), FileAccessError> {
     let own_text = |text: &str| text.replace("@SERVICE@", service);
     let files = [
@@ -91,6 +98,11 @@ fn make_service(root: &Path, service: &str) -> Result<(), FileAccessError> {
             FILE_MODE,
             format!("command[check_service]=/usr/local/lib/check_service {service}\n"),
         ),
+        ("etc/muster/checks.d/demo.toml".to_owned(), FILE_MODE, CHECK_SCHEDULE.to_owned()),
+        ("etc/muster/motd.d/01_header".to_owned(), FILE_MODE, MOTD_HEADER.to_owned()),
+        // The text of an empty fragment is its name.
+        (format!("etc/muster/motd.d/20_Service {service}"), FILE_MODE, String::new()),
+        (format!("etc/muster/prompt.d/10_{service}"), FILE_MODE, String::new()),
         (format!("etc/{service}.conf"), FILE_MODE, "workers = 2\n".to_owned()),
         (CATALOG_PATH.trim_start_matches('/').to_owned(), FILE_MODE, own_text(CATALOG)),
     ];

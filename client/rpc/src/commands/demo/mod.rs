@@ -7,18 +7,20 @@
 //! DIR/guest/          the same for a second user, who may only read
 //! DIR/org/            the organisation
 //! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, its scratch root
-//! DIR/virtual/        used instead for one process that runs many nodes
+//! DIR/virtual/        with --virtual: the process that runs many nodes
+//! DIR/provisioner/    the files with which the provisioner enrols machines
 //! DIR/code/           with --catalogs: the code that one node compiles
 //! DIR/log/            logs of all processes
 //! ```
 
+mod add;
 pub mod args;
 mod broker;
 mod catalogs;
+mod central;
 mod contexts;
 mod error;
 mod fleet;
-mod history;
 mod machine;
 mod node;
 mod policies;
@@ -51,6 +53,7 @@ pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult 
     let directory = |args: &DemoDirectoryArgs| demo_directory(args, cx.environment);
     match command {
         DemoCommand::Up(args) => up::run(&args, directory(&args.demo)?, cx).await,
+        DemoCommand::Add(args) => add::run(&directory(&args)?, cx).await,
         DemoCommand::Status(args) => show_status(&directory(&args)?, cx.printer),
         DemoCommand::Down(args) => stop_demo(&directory(&args)?, cx).await,
     }

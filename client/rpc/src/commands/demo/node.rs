@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_files::files;
+use muster_organisation::bundle::name;
 use muster_organisation::{
-    CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
+    AccountRealm, CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind,
 };
 use muster_wire::Millis;
+use muster_wire::enrol::{NamePattern, TokenGrant, TokenGrantError};
 use muster_wire::identity::Identity;
-use muster_wire::token::ServiceRight;
 use serde_json::{Value, json};
 
-use crate::commands::demo::error::DemoError;
+use crate::commands::demo::error::{DemoError, name_error};
 use crate::commands::demo::fleet::DemoNode;
 use crate::commands::demo::machine;
 use crate::commands::demo::machine::CATALOG_PATH;
@@ -32,7 +33,8 @@ const NODE_PATHS: [(&str, &str); 7] = [
     ("root", "root"),
 ];
 
-const DIRECTORY_CREDS: &str = "directory.creds";
+/// Credentials with which a new machine requests enrolment.
+const BOOTSTRAP_CREDS: &str = "bootstrap.creds";
 
 type DemoNodeConfig = BTreeMap<&'static str, Value>;
 
@@ -52,6 +54,7 @@ fn program_config() -> BTreeMap<&'static str, Value> {
         ("shell", json!({"enabled": true})),
         ("filecopy", json!({"write": ["/"], "read": ["/"]})),
         ("catalog", json!({"enabled": true})),
+        ("motd", json!({"prompt_cache": "/run/prompt.json"})),
         ("puppet", json!({"engine": "native", "catalog": CATALOG_PATH})),
     ])
 }
@@ -60,27 +63,82 @@ fn node_config(plugins: &BTreeMap<&'static str, Value>) -> DemoNodeConfig {
     BTreeMap::from([("paths", json!(BTreeMap::from(NODE_PATHS))), ("plugins", json!(plugins))])
 }
 
-/// Creates the node's files, for one of them with an instance of the directory, and returns the path of its configuration.
+/// Creates the node's files, with these sections of plugins in addition, and returns the path of its configuration.
 pub fn make_node(
     organisation: &Organisation,
     lock: &OrganisationLock,
     directory: &Path,
     (node, policies): (&DemoNode, &DemoPolicies),
-    (runs_directory, more): (bool, BTreeMap<&'static str, Value>),
+    more: BTreeMap<&'static str, Value>,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
+    let config = machine_config(more);
+    let path = make_daemon(organisation, lock, (directory, &node.name), (config, policies), now)?;
+    write_machine(directory, node)?;
+    Ok(path)
+}
+
+/// Creates the files of a machine that has a bootstrap token for its name instead of credentials, and returns the path of its configuration.
+pub fn make_new_machine(
+    organisation: &Organisation,
+    lock: &OrganisationLock,
+    directory: &Path,
+    (node, policies): (&DemoNode, &DemoPolicies),
+    more: BTreeMap<&'static str, Value>,
+    now: Millis,
+) -> Result<PathBuf, DemoError> {
+    let pattern = NamePattern::parse(node.name.as_str()).map_err(TokenGrantError::from);
+    let names = vec![pattern.map_err(OrganisationError::from)?];
+    let grant = TokenGrant { names, uses: Some(1), facts: BTreeMap::new() };
+    let token = Identity::parse(&format!("bootstrap-{}", node.name)).map_err(name_error)?;
+    let spec = CredentialSpec {
+        tags: grant.to_tags().map_err(OrganisationError::from)?,
+        out: Some(directory.join(BOOTSTRAP_CREDS)),
+        ..credential_spec(PrincipalKind::Newcomer, &token)
+    };
+    files::create_private_directory(directory)?;
+    organisation.issue_credentials(lock, &spec, now)?;
+    let newcomers = organisation.token_text(AccountRealm::Newcomers)?;
+    files::replace_public(&directory.join(name::NEWCOMERS), newcomers.as_bytes())?;
+    let authority = organisation.authority_text()?.unwrap_or_default();
+    files::replace_public(&directory.join(name::AUTHORITY), authority.as_bytes())?;
+    let profile = organisation.profile();
+    let mut config = machine_config(more);
+    // The daemon writes the files in `state` when it is enrolled.
+    config.extend([
+        ("identity", json!(node.name)),
+        ("collectives", json!(profile.collectives)),
+        (
+            "broker",
+            json!({
+                "urls": profile.broker.urls,
+                "ca": name::AUTHORITY,
+                "credentials": "state/node.creds",
+            }),
+        ),
+        ("trust", json!({"operator": profile.operator, "account": "state/account.jwt"})),
+        ("provisioning", json!({"credentials": BOOTSTRAP_CREDS, "account": name::NEWCOMERS})),
+    ]);
+    let text = toml::to_string(&config)
+        .map_err(|error| OrganisationError::Format("the configuration", error.into()))?;
+    let path = directory.join(name::NODE_CONFIG);
+    files::replace_public(&path, text.as_bytes())?;
+    write_daemon_directories(directory, policies)?;
+    write_machine(directory, node)?;
+    Ok(path)
+}
+
+/// Configuration of a node with a scratch root.
+fn machine_config(more: BTreeMap<&'static str, Value>) -> DemoNodeConfig {
     let plugins = common_config().into_iter().chain(program_config());
-    let mut plugins: BTreeMap<_, _> = plugins.chain(more).collect();
-    if runs_directory {
-        plugins.insert("directory", json!({"enabled": true, "credentials": DIRECTORY_CREDS}));
-        files::create_private_directory(directory)?;
-        let out = directory.join(DIRECTORY_CREDS);
-        issue_service(organisation, lock, ServiceRight::Directory, out, now)?;
-    }
-    let mut config = node_config(&plugins);
+    let mut config = node_config(&plugins.chain(more).collect());
     // The directory follows changes at once, and notices within 34 s that a node has stopped.
     config.insert("registration", json!({"heartbeat_seconds": 2, "min_interval_seconds": 0}));
-    let path = make_daemon(organisation, lock, (directory, &node.name), (config, policies), now)?;
+    config
+}
+
+/// Writes the node's facts, classes and scratch root.
+fn write_machine(directory: &Path, node: &DemoNode) -> Result<(), DemoError> {
     for subdirectory in ["facts.d", "ddl"] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
@@ -89,27 +147,7 @@ pub fn make_node(
     files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = node.classes.join("\n") + "\n";
     files::replace_public(&directory.join("classes.txt"), classes.as_bytes())?;
-    machine::make_scratch_root(&directory.join("root"), node)?;
-    Ok(path)
-}
-
-/// Writes the credentials of a service, which has the name of its right.
-pub fn issue_service(
-    organisation: &Organisation,
-    lock: &OrganisationLock,
-    right: ServiceRight,
-    out: PathBuf,
-    now: Millis,
-) -> Result<(), DemoError> {
-    let name = Identity::parse(right.as_str())
-        .map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let spec = CredentialSpec {
-        out: Some(out),
-        tags: ServiceRight::tags(&[right]),
-        ..credential_spec(PrincipalKind::Service, &name)
-    };
-    organisation.issue_credentials(lock, &spec, now)?;
-    Ok(())
+    Ok(machine::make_scratch_root(&directory.join("root"), node)?)
 }
 
 /// Creates the files of a process that runs many nodes. Its configuration has a name that no node uses. Returns the configuration's path.
@@ -117,35 +155,39 @@ pub fn make_virtual_host(
     organisation: &Organisation,
     lock: &OrganisationLock,
     directory: &Path,
-    name: &Identity,
+    host: &Identity,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
     let policies = DemoPolicies::from_schemas()?;
     let mut config = node_config(&common_config());
     // The default level has connection messages of thousands of nodes.
     config.insert("log", json!({"level": "warn"}));
-    make_daemon(organisation, lock, (directory, name), (config, &policies), now)
+    make_daemon(organisation, lock, (directory, host), (config, &policies), now)
 }
 
 /// Creates the files of a daemon: credentials, policies and its configuration, whose path is returned.
 fn make_daemon(
     organisation: &Organisation,
     lock: &OrganisationLock,
-    (directory, name): (&Path, &Identity),
+    (directory, node): (&Path, &Identity),
     (config, policies): (DemoNodeConfig, &DemoPolicies),
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
     let issued =
-        organisation.issue_credentials(lock, &credential_spec(PrincipalKind::Node, name), now)?;
-    organisation.bundle_node(directory, &issued.creds, name, config)?;
+        organisation.issue_credentials(lock, &credential_spec(PrincipalKind::Node, node), now)?;
+    organisation.bundle_node(directory, &issued.creds, node, config)?;
+    write_daemon_directories(directory, policies)?;
+    Ok(directory.join(name::NODE_CONFIG))
+}
+
+fn write_daemon_directories(directory: &Path, policies: &DemoPolicies) -> Result<(), DemoError> {
     for subdirectory in ["state", "policies"] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
-    policies.write(&directory.join("policies"))?;
-    Ok(directory.join(bundle::name::NODE_CONFIG))
+    Ok(policies.write(&directory.join("policies"))?)
 }
 
-fn credential_spec(kind: PrincipalKind, name: &Identity) -> CredentialSpec {
+pub fn credential_spec(kind: PrincipalKind, name: &Identity) -> CredentialSpec {
     CredentialSpec {
         kind,
         name: name.clone(),

@@ -1,13 +1,16 @@
-//! The policies of the demonstration's nodes: its user may do everything, its guest may only read.
+//! The policies of the demonstration's nodes: its user may do everything, one action only with an approval of the guest, who may only read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use muster_client::{AgentSchemas, FleetRequestError};
-use muster_ddl::{ActionClass, ActionSchema};
+use muster_contract::package::PackageAgent;
+use muster_contract::provision::ProvisionAgent;
+use muster_contract::rpcutil::RpcutilAgent;
+use muster_ddl::{ActionClass, ActionSchema, AgentContract as _};
 use muster_files::files::{self, FileAccessError};
 
-use crate::commands::demo::fleet::{DEMO_USER, GUEST_USER};
+use crate::commands::demo::fleet::{DEMO_USER, GUEST_USER, SERVICE_NAME};
 
 /// A policy for each built-in agent and for the data sources; `default.policy` applies to all other agents.
 #[derive(Debug)]
@@ -18,13 +21,14 @@ impl DemoPolicies {
     pub fn from_schemas() -> Result<Self, FleetRequestError> {
         let schemas = AgentSchemas::load(None)?;
         let mut policies = BTreeMap::from([
-            ("default".to_owned(), policy_text("")),
+            ("default".to_owned(), policy_text("", "")),
             // `fstat` reads the attributes of any file.
             (
                 "data".to_owned(),
-                policy_text(&format!(
-                    "deny\t{GUEST_USER}\tfstat\t*\t*\nallow\t{GUEST_USER}\t*\t*\t*\n"
-                )),
+                policy_text(
+                    "",
+                    &format!("deny\t{GUEST_USER}\tfstat\t*\t*\nallow\t{GUEST_USER}\t*\t*\t*\n"),
+                ),
             ),
         ]);
         for ddl in schemas.store.all() {
@@ -34,7 +38,7 @@ impl DemoPolicies {
                 [] => String::new(),
                 reads => format!("allow\t{GUEST_USER}\t{}\t*\t*\n", reads.join(" ")),
             };
-            policies.insert(ddl.name().to_owned(), policy_text(&rule));
+            policies.insert(ddl.name().to_owned(), policy_text(&first_rule(ddl.name()), &rule));
         }
         Ok(Self(policies))
     }
@@ -46,9 +50,24 @@ impl DemoPolicies {
     }
 }
 
-/// A policy that allows the demonstration's user everything, and has these rules in addition.
-fn policy_text(rules: &str) -> String {
-    format!("policy default deny\nallow\t{DEMO_USER}\t*\t*\t*\n{rules}")
+/// The rule of an agent that precedes those of all agents.
+fn first_rule(agent: &str) -> String {
+    match agent {
+        // In production, a second person approves the removal of a package with its configuration.
+        PackageAgent::NAME => format!(
+            "allow\t{DEMO_USER}\tpurge\tenvironment=production\t*\tapproved-by={GUEST_USER}\n"
+        ),
+        // The provisioner finds and releases machines that were enrolled.
+        ProvisionAgent::NAME | RpcutilAgent::NAME => {
+            format!("allow\tservice={SERVICE_NAME}\t*\t*\t*\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// A policy that allows the demonstration's user everything, between these rules. The first rule that matches decides.
+fn policy_text(first: &str, last: &str) -> String {
+    format!("policy default deny\n{first}allow\t{DEMO_USER}\t*\t*\t*\n{last}")
 }
 
 #[cfg(test)]
@@ -66,6 +85,9 @@ mod tests {
         }
         let text = |agent: &str| policies[agent].clone();
         assert!(text("service").contains("allow\tguest\tstatus\t"), "{}", text("service"));
+        let package = text("package");
+        let second_line = package.lines().nth(1).unwrap();
+        assert!(second_line.ends_with("approved-by=guest"), "{package}");
         for (agent, action) in [("service", "restart"), ("shell", "run"), ("puppetral", "do")] {
             let guest = text(agent)
                 .lines()

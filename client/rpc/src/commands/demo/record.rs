@@ -42,6 +42,13 @@ pub struct NodeProcess {
     pub process: DemoProcess,
 }
 
+impl BrokerProcess {
+    /// The port of the URL.
+    pub fn port(&self) -> Option<u16> {
+        self.url.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+    }
+}
+
 impl DemoRecord {
     /// Every process, nodes before the broker.
     pub fn nodes_first(&self) -> Vec<DemoProcess> {

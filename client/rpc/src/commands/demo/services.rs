@@ -20,8 +20,11 @@ const NODES_PER_REQUEST: usize = 25;
 
 /// Time for all nodes to register themselves: each waits up to 2 s after it connects.
 const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause between two queries of the directory.
+/// Further time for each node.
+const DIRECTORY_TIMEOUT_PER_NODE: Duration = Duration::from_millis(10);
+/// Pause between two queries of the directory, and what it is longer for each node.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL_PER_NODE: Duration = Duration::from_micros(100);
 
 /// The nodes whose service did not start, with the reason of the first.
 #[derive(Debug, Default)]
@@ -68,19 +71,19 @@ pub async fn start_services(
 }
 
 /// Waits until the directory has all nodes and has seen each of them, so that the first command finds them present. Returns whether it has.
-pub async fn await_directory(directory: &Path, nodes: usize) -> Result<bool, DemoError> {
+pub async fn await_directory(directory: &Path, nodes: u32) -> Result<bool, DemoError> {
     let settings = RpcSettings::load(&directory.join(USER_CONFIG))?;
     let target = TargetSelection::default();
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let deadline = Instant::now() + DIRECTORY_TIMEOUT;
+    let deadline = Instant::now() + DIRECTORY_TIMEOUT + DIRECTORY_TIMEOUT_PER_NODE * nodes;
     while Instant::now() < deadline {
         let listed = list_registered(&fleet, &target, NodeListOptions::default()).await;
         let present =
             listed.map(|list| list.nodes.iter().filter(|node| node.state == "present").count());
-        if present.is_ok_and(|present| present == nodes) {
+        if present.is_ok_and(|present| u32::try_from(present) == Ok(nodes)) {
             return Ok(true);
         }
-        sleep(POLL_INTERVAL).await;
+        sleep(POLL_INTERVAL + POLL_INTERVAL_PER_NODE * nodes).await;
     }
     Ok(false)
 }

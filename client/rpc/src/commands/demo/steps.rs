@@ -9,8 +9,12 @@ use muster_organisation::bundle::name::USER_CONFIG;
 
 use crate::commands::demo::catalogs;
 use crate::commands::demo::contexts::{GUEST_CONTEXT, GUEST_DIRECTORY, has_context};
+use crate::commands::demo::record::DemoRecord;
 use crate::session::context::{CommandContext, Result};
 use crate::session::environment::{CONFIG, CONTEXT, ProcessEnvironment};
+
+/// Variable with the port of the broker, the only port that tunnels of the demonstration may reach.
+const PORT: &str = "DEMO_PORT";
 
 /// What a demonstration has.
 #[derive(Debug, Clone, Copy)]
@@ -34,17 +38,23 @@ impl DemoKind {
 
 /// Prints lines that a shell can evaluate, and commands to try.
 pub fn print_settings(directory: &Path, kind: DemoKind, cx: CommandContext<'_>) -> Result<()> {
-    for line in shell_settings(directory, cx.environment) {
+    let port = DemoRecord::load(directory)?.broker.and_then(|broker| broker.port());
+    for line in shell_settings(directory, port, cx.environment) {
         cx.printer.print_line(line)?;
     }
     print_next_steps(directory, kind, cx);
     Ok(())
 }
 
-/// The client's configuration, and the search path if this program is not in it.
-fn shell_settings(directory: &Path, environment: &ProcessEnvironment) -> Vec<String> {
+/// The client's configuration, the port of the broker, and the search path if this program is not in it.
+fn shell_settings(
+    directory: &Path,
+    port: Option<u16>,
+    environment: &ProcessEnvironment,
+) -> Vec<String> {
     let word = |path: &Path| shell_word(&path.display().to_string());
     let mut lines = vec![format!("export {CONFIG}={}", word(&directory.join(USER_CONFIG)))];
+    lines.extend(port.map(|port| format!("export {PORT}={port}")));
     // Both variables at once would be an error.
     if environment.context.is_some() {
         lines.push(format!("unset {CONTEXT}"));
@@ -92,6 +102,12 @@ fn print_next_steps(directory: &Path, kind: DemoKind, cx: CommandContext<'_>) {
             ("install a package", "rpc package install package=tree".to_owned()),
             ("apply the nodes' catalogs, two nodes at a time", "rpc puppet runall 2".to_owned()),
             ("see who changed what", "rpc history --changed --since 1h".to_owned()),
+            (
+                "break a check, and see it",
+                "rpc service stop service=httpd -C apache; rpc checks run service; rpc checks"
+                    .to_owned(),
+            ),
+            ("show the message of the day of a node", "rpc motd render -I db1.acme.net".to_owned()),
         ]);
     }
     if matches!(kind, DemoKind::Catalogs) {
@@ -155,11 +171,11 @@ mod tests {
         };
         let in_path = environment(programs.path());
         assert_eq!(
-            shell_settings(Path::new("/tmp/my demo"), &in_path),
-            ["export RPC_CONFIG='/tmp/my demo/rpc.toml'"]
+            shell_settings(Path::new("/tmp/my demo"), Some(4222), &in_path),
+            ["export RPC_CONFIG='/tmp/my demo/rpc.toml'", "export DEMO_PORT=4222"]
         );
         assert_eq!(
-            shell_settings(Path::new("/tmp/demo"), &environment(Path::new("/usr/bin"))),
+            shell_settings(Path::new("/tmp/demo"), None, &environment(Path::new("/usr/bin"))),
             [
                 "export RPC_CONFIG=/tmp/demo/rpc.toml".to_owned(),
                 format!("export PATH={}:\"$PATH\"", programs.path().display()),

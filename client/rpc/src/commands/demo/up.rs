@@ -12,18 +12,18 @@ use muster_files::files;
 use muster_operations::bundle::PLUGIN_SIGN_TAG;
 use muster_organisation;
 use muster_organisation::{
-    CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind, StoreOptions,
+    CredentialSpec, Organisation, OrganisationSpec, PrincipalKind, StoreOptions,
     create_organisation,
 };
-use muster_wire::identity::{Identity, NameError, SubjectName};
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::scope::CallerGrant;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::commands::demo::args::DemoUpArgs;
 use crate::commands::demo::catalogs::DemoCompiler;
 use crate::commands::demo::contexts::GUEST_DIRECTORY;
-use crate::commands::demo::error::{DemoError, kind_of_nodes};
+use crate::commands::demo::error::{DemoError, kind_of_nodes, name_error};
 use crate::commands::demo::fleet::DemoNode;
 use crate::commands::demo::policies::DemoPolicies;
 use crate::commands::demo::process::log_tail;
@@ -31,7 +31,7 @@ use crate::commands::demo::ready::ReadinessListener;
 use crate::commands::demo::record::DemoRecord;
 use crate::commands::demo::steps::DemoKind;
 use crate::commands::demo::{
-    broker, catalogs, contexts, fleet, history, node, process, ready, record, services, steps,
+    broker, catalogs, central, contexts, fleet, node, process, ready, record, services, steps,
     virtual_nodes,
 };
 use crate::session::broker_program;
@@ -40,6 +40,9 @@ use crate::session::environment::ProcessEnvironment;
 
 /// As in the daemon's unit: freed blocks are not kept for the thread that freed them.
 const ALLOCATOR_SETTING: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+
+/// Directory of the organisation below that of the demonstration.
+pub const ORGANISATION_DIRECTORY: &str = "org";
 
 /// Timeout for all nodes together to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,9 +57,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct DemoStart<'a> {
     pub directory: &'a Path,
-    daemon: PathBuf,
-    compiler: Option<DemoCompiler>,
-    record: DemoRecord,
+    pub daemon: PathBuf,
+    pub compiler: Option<DemoCompiler>,
+    pub record: DemoRecord,
     pub printer: &'a OutputPrinter,
 }
 
@@ -147,11 +150,9 @@ impl DemoStart<'_> {
         // Before the broker starts: the accounts have space for the stores of the services that were issued credentials.
         let now = unix_millis_now();
         if self.compiler.is_some() {
-            DemoCompiler::prepare(&organisation, directory, now)?;
+            DemoCompiler::write_code(directory)?;
         }
-        if !args.in_memory {
-            history::prepare(&organisation, directory, now)?;
-        }
+        central::issue_credentials(&mut organisation, directory, self.compiler.is_some(), now)?;
         organisation.refresh_scopes(&organisation.lock()?, now)?;
         let mut starting = broker::start_broker(server, &organisation, directory)?;
         let (url, process) = (String::new(), starting.process);
@@ -163,23 +164,30 @@ impl DemoStart<'_> {
         self.record.broker = Some(broker);
 
         organisation.declare_stores(StoreOptions::default(), unix_millis_now()).await?;
-        if !args.in_memory {
-            // Nodes read when they start that the fleet has a history.
-            publish_services(&organisation).await?;
-        }
+        // Nodes read when they start that the fleet has a history.
+        publish_services(&organisation).await?;
         make_user(&organisation, fleet::DEMO_USER, directory)?;
         make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
-        if args.in_memory {
+        let total = if args.in_memory {
+            let host = fleet::service_host().map_err(name_error)?;
+            self.start_machines(&[host], &organisation).await?;
             virtual_nodes::run(count, &organisation, self).await?;
+            count + 1
         } else {
-            self.start_machines(count, &organisation).await?;
+            let nodes = fleet::demo_nodes(usize::try_from(count).unwrap_or(usize::MAX));
+            self.start_machines(&nodes.map_err(name_error)?, &organisation).await?;
+            count
+        };
+        // The provisioner enrols no machine before it knows the names of all nodes.
+        organisation.push_names(&organisation.fleet_trust()?, unix_millis_now()).await?;
+        if !services::await_directory(directory, total).await? {
+            self.printer.print_warning(
+                "the directory does not have all nodes yet: `rpc find` may miss some for a few seconds",
+            );
         }
-        // The directory was added last.
-        publish_services(&organisation).await?;
         if self.compiler.is_some() {
             self.printer.print_message("compiling the catalogs of all nodes ...");
-            let nodes = usize::try_from(count).unwrap_or(usize::MAX);
-            if !catalogs::await_compiles(directory, nodes).await? {
+            if !catalogs::await_compiles(directory, count).await? {
                 self.printer
                     .print_warning("not all nodes are compiled yet; `rpc catalog list` shows why");
             }
@@ -188,22 +196,20 @@ impl DemoStart<'_> {
         self.record.save(directory)
     }
 
-    /// Starts the nodes with scratch roots, and their services.
+    /// Starts nodes with scratch roots, and their services. The last node runs the central services.
     async fn start_machines(
         &mut self,
-        count: u32,
+        nodes: &[DemoNode],
         organisation: &Organisation,
     ) -> Result<(), DemoError> {
-        let nodes = fleet::demo_nodes(usize::try_from(count).unwrap_or(usize::MAX));
-        let nodes = nodes.map_err(name_error)?;
-        let mut starting = self.start_nodes(&nodes, organisation)?;
+        let mut starting = self.start_nodes(nodes, organisation)?;
         let deadline = Instant::now() + READY_TIMEOUT;
         for node in &mut starting {
             await_node(node, self.directory, (deadline, READY_TIMEOUT), |_| {}).await?;
             self.printer.print_detail(format_args!("{} is ready", node.name));
         }
         let mut services: BTreeMap<&'static str, Vec<Identity>> = BTreeMap::new();
-        for node in &nodes {
+        for node in nodes {
             services.entry(node.service).or_default().push(node.name.clone());
         }
         let print_progress = |done: usize| {
@@ -214,11 +220,6 @@ impl DemoStart<'_> {
             }
         };
         let failed = services::start_services(self.directory, &services, print_progress).await?;
-        if !services::await_directory(self.directory, nodes.len()).await? {
-            self.printer.print_warning(
-                "the directory does not have all nodes yet: `rpc find` may miss some for a few seconds",
-            );
-        }
         if !failed.nodes.is_empty() {
             self.printer.print_warning(format_args!(
                 "{} have no running service: {}",
@@ -243,40 +244,40 @@ impl DemoStart<'_> {
         let nodes = nodes.iter().enumerate().map(|(index, node)| {
             let directory = self.directory.join("nodes").join(node.name.as_str());
             let now = unix_millis_now();
-            let is_last = index == last;
-            let mut more = BTreeMap::new();
-            if is_last {
-                more.insert("history", history::section(self.directory));
+            let mut more = self.node_sections();
+            if index == last {
+                more.extend(central::sections(self.directory));
             }
             if let Some(compiler) = &self.compiler {
                 more.insert("release", json!({"enabled": true}));
-                if is_last {
+                if index == last {
                     more.insert("compiler", compiler.section(self.directory));
                 }
             }
-            let config = node::make_node(
-                organisation,
-                &lock,
-                &directory,
-                (node, &policies),
-                (is_last, more),
-                now,
-            )?;
-            self.start_daemon(node.name.clone(), &config, (index, None), &[])
+            let config =
+                node::make_node(organisation, &lock, &directory, (node, &policies), more, now)?;
+            self.start_daemon(node.name.clone(), &config, None, &[])
         });
         nodes.collect()
     }
 
-    /// Starts a daemon, which reports on a socket with this index, and records its process and the number of its virtual nodes.
+    /// The sections of all nodes that depend on this demonstration. Tunnels reach the broker, the only server that each demonstration has.
+    pub fn node_sections(&self) -> BTreeMap<&'static str, Value> {
+        let port = self.record.broker.as_ref().and_then(record::BrokerProcess::port);
+        BTreeMap::from([("tunnel", json!({"enabled": true, "ports": port.as_slice()}))])
+    }
+
+    /// Starts a daemon, and records its process and the number of its virtual nodes.
     pub fn start_daemon(
         &mut self,
         name: Identity,
         config: &Path,
-        (index, virtual_count): (usize, Option<u32>),
+        virtual_count: Option<u32>,
         arguments: &[&OsStr],
     ) -> Result<StartingNode, DemoError> {
-        // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
-        let listener = ReadinessListener::new(self.directory.join(format!("run/{index}")))?;
+        // The path of a Unix socket is limited to 107 bytes, so a number is used instead of the name.
+        let number = self.record.nodes.len();
+        let listener = ReadinessListener::new(self.directory.join(format!("run/{number}")))?;
         let arguments = [&["--config".as_ref(), config.as_os_str()], arguments].concat();
         let socket = (ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str());
         let environment = [socket, (ALLOCATOR_SETTING.0, ALLOCATOR_SETTING.1.as_ref())];
@@ -298,15 +299,9 @@ async fn publish_services(organisation: &Organisation) -> Result<(), DemoError> 
     Ok(())
 }
 
-/// The error of a name that is not valid in a subject.
-#[expect(clippy::needless_pass_by_value, reason = "the signature that map_err needs")]
-pub fn name_error(error: NameError) -> OrganisationError {
-    OrganisationError::Name(error.to_string())
-}
-
 fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoError> {
     let spec = OrganisationSpec {
-        directory: directory.join("org"),
+        directory: directory.join(ORGANISATION_DIRECTORY),
         name: Some("demo".to_owned()),
         collectives: vec![SubjectName::parse("muster").map_err(name_error)?],
         hosts: Vec::new(),
@@ -359,7 +354,7 @@ fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
 
-fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
+pub fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
     match (environment.find_daemon(), &environment.rpcd) {
         (Some(path), _) => Ok(path),
         (None, Some(named)) => Err(DemoError::InvalidDaemonPath(named.clone())),

@@ -7,9 +7,9 @@ use muster_organisation::{Organisation, OrganisationKey};
 use muster_wire::identity::Identity;
 use tokio::time::Instant;
 
-use crate::commands::demo::error::DemoError;
+use crate::commands::demo::error::{DemoError, name_error};
 use crate::commands::demo::node;
-use crate::commands::demo::up::{DemoStart, READY_TIMEOUT, await_node, name_error};
+use crate::commands::demo::up::{DemoStart, READY_TIMEOUT, await_node};
 
 /// Name of the process and of its directory. No node has this name.
 const HOST_NAME: &str = "virtual";
@@ -36,7 +36,7 @@ pub async fn run(
         "--node-key".as_ref(),
         key.as_os_str(),
     ];
-    let mut starting = demo.start_daemon(name, &config, (0, Some(count)), &arguments)?;
+    let mut starting = demo.start_daemon(name, &config, Some(count), &arguments)?;
     let timeout = READY_TIMEOUT + READY_TIMEOUT_PER_NODE * count;
     let limits = (Instant::now() + timeout, timeout);
     let print_status = |status: &str| demo.printer.print_message(status);

@@ -40,9 +40,17 @@ impl World {
             .unwrap()
     }
 
-    fn pids(&self) -> Vec<u64> {
+    fn record(&self) -> Value {
         let text = fs::read_to_string(self.directory().join("demo.json")).unwrap();
-        let record: Value = serde_json::from_str(&text).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn broker_url(&self) -> String {
+        self.record()["broker"]["url"].as_str().unwrap().to_owned()
+    }
+
+    fn pids(&self) -> Vec<u64> {
+        let record = self.record();
         let nodes = record["nodes"].as_array().unwrap();
         nodes.iter().chain([&record["broker"]]).map(|one| one["pid"].as_u64().unwrap()).collect()
     }
@@ -86,10 +94,11 @@ fn up_starts_all_processes_and_down_stops_them() {
     assert_eq!(up.status.code(), Some(0), "{}", talk(&up));
     let config = world.directory().join("rpc.toml");
     let program = Path::new(env!("CARGO_BIN_EXE_rpc"));
+    let port = world.broker_url().rsplit(':').next().unwrap().to_owned();
     assert_eq!(
         String::from_utf8_lossy(&up.stdout),
         format!(
-            "export RPC_CONFIG={}\nexport PATH={}:\"$PATH\"\n",
+            "export RPC_CONFIG={}\nexport DEMO_PORT={port}\nexport PATH={}:\"$PATH\"\n",
             config.display(),
             program.parent().unwrap().display()
         )
