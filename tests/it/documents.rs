@@ -220,8 +220,8 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
         assert!(output.status.success(), "{}", describe_output(&output));
     }
     let mut all = Vec::new();
-    for word in ["list", "show"] {
-        let arguments = ["org", word, "--org", &directory];
+    for words in [&["list"][..], &["show"], &["program", "list"]] {
+        let arguments = [&["org"], words, &["--org", &directory]].concat();
         all.push(fixture.rpc.run_json(&arguments).await.0);
     }
     let arguments = ["org", "show", "anna", "--org", &directory];

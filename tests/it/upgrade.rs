@@ -98,14 +98,14 @@ async fn nodes_run_the_new_program_when_the_command_ends() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|row| json!([row["result"], row["changes"]]))
+            .map(|row| json!([row["result"], row["changes"], row["message"]]))
             .collect();
         (results, code)
     };
     let change = json!([{"name": "rpcd", "change": "installed -> 0.2.0"}]);
-    let planned = json!([["planned", change], ["planned", change]]);
+    let planned = json!([["planned", change, null], ["planned", change, null]]);
     assert_eq!(upgrade(&["--noop"]), (planned, 0));
-    let confirmed = json!([["confirmed", change], ["confirmed", change]]);
+    let confirmed = json!([["confirmed", change, null], ["confirmed", change, null]]);
     assert_eq!(upgrade(&["--canary", "1", "--batch-sleep", "0"]), (confirmed, 0));
     let status = |node: &str| {
         let (document, _) = fleet.demo.run_json(&["config", "status", "-I", node]);
@@ -114,7 +114,7 @@ async fn nodes_run_the_new_program_when_the_command_ends() {
     for node in [first, second] {
         assert_eq!(status(node)["program"], "0.2.0");
     }
-    assert_eq!(upgrade(&[]), (json!([["unchanged", []], ["unchanged", []]]), 0));
+    assert_eq!(upgrade(&[]), (json!([["unchanged", [], null], ["unchanged", [], null]]), 0));
 
     // The installed program runs the selected one, also after a crash or a reboot.
     fleet.demo.stop_node(first);
@@ -128,8 +128,8 @@ async fn nodes_run_the_new_program_when_the_command_ends() {
     assert_eq!(status(first)["program"], "");
     assert_eq!(program_of(pid), program);
 
-    let listed = fleet.run_org(&["program", "list", "-j"]);
-    let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let listed = fleet.org(&["program", "list", "-j"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     check_schema("muster.org.programs.v1", &listed, SchemaMode::Strict).unwrap();
     assert_eq!(listed["programs"][0]["name"], "0.2.0");
     fleet.run_org(&["program", "remove", "0.2.0"]);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use muster_agents::config::{ProgramStore, StoredProgram};
 use muster_base::error_chain;
@@ -16,6 +17,10 @@ use crate::daemon::upgrade::NextDaemon;
 
 /// The kind of machine for which this program was built.
 const MACHINE: &str = std::env::consts::ARCH;
+
+/// How long an account token may be on its way from the broker.
+const TOKEN_DELAY: Duration = Duration::from_secs(3);
+const TOKEN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Where programs come from, and where they are kept.
 #[derive(Debug, Clone)]
@@ -43,7 +48,7 @@ impl ProgramFetcher {
     /// Fetches the program of this name, unless it is there, and runs it with `--check`.
     pub(crate) async fn fetch(&self, name: &str) -> Result<StoredProgram, String> {
         let (bus, core) = self.broker.get().ok_or("this daemon has no connection to the broker")?;
-        let approved = find_approved(core.trust.account.get().programs(), name)?;
+        let approved = await_approved(core, name).await?;
         let program = StoredProgram { name: approved.name.clone(), sha256: approved.sha256 };
         let (store, kept) = (self.store.clone(), program.clone());
         let compressed = run_blocking(move || {
@@ -74,6 +79,18 @@ impl ProgramFetcher {
         })
         .await?;
         Ok(program)
+    }
+}
+
+/// The program, also if the account token that lists it was pushed a moment ago.
+async fn await_approved(core: &DaemonCore, name: &str) -> Result<ApprovedProgram, String> {
+    let deadline = Instant::now() + TOKEN_DELAY;
+    loop {
+        let found = find_approved(core.trust.account.get().programs(), name);
+        if found.is_ok() || Instant::now() > deadline {
+            return found;
+        }
+        tokio::time::sleep(TOKEN_POLL_INTERVAL).await;
     }
 }
 

@@ -114,14 +114,14 @@ fn become_next(
     next: NextProgram,
 ) -> Result<(), String> {
     let choice = programs.choose(unix_millis_now()).map_err(|error| error_chain(&error))?;
-    if next == NextProgram::Other && choice.program == programs.running() {
-        return Ok(());
-    }
     if let Some(until) = choice.trial_until
         && let Err(error) = start_guard(programs, config_file, until)
     {
         // The trial still ends at the next start, and by the program itself.
         tracing::warn!(error = error_chain(&error), "cannot watch the program on trial");
+    }
+    if next == NextProgram::Other && choice.program == programs.running() {
+        return Ok(());
     }
     let Err(error) = launch::replace_process(&choice.program, std::env::args_os());
     let problem = error_chain(&error);

@@ -35,6 +35,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
         "$JS.API.DIRECT.GET.KV_CATALOGS.$KV.CATALOGS.catalog.{{name()}}.*",
         "$JS.API.DIRECT.GET.KV_CATALOGS.$KV.CATALOGS.released.{{name()}}",
         "$JS.API.DIRECT.GET.KV_CONTENT.$KV.CONTENT.*.*",
+        "$JS.API.DIRECT.GET.KV_PROGRAMS.$KV.PROGRAMS.*.*",
         "_CONFIRM",
     ]);
     assert_eq!(template.publish.allow, publish);

@@ -155,6 +155,10 @@ impl ProgramStore {
         let found = self.read()?;
         let installed = found.installed.as_ref();
         let path = installed.map_or(self.running.clone(), |installed| installed.path.clone());
+        if found.selected.is_none() && self.runs_upgrade() {
+            // The installed program begins its trial itself.
+            return Ok(ProgramChoice { program: path, trial_until: None });
+        }
         let installed = InstalledProgram::read(&path).ok();
         let (mut selection, mut is_trial) = found.clone().at_start(installed.as_ref(), now);
         let damaged = selection.selected.as_ref().filter(|program| !self.is_intact(program));
@@ -406,7 +410,8 @@ mod tests {
         machine.start().select(Some(&new), None).unwrap();
         machine.store(&path).select(None, Some(LATER)).unwrap();
         let returned = machine.store(&path).choose(NOW).unwrap();
-        assert_eq!(returned, runs(&machine.installed, Some(LATER)));
+        assert_eq!(returned, runs(&machine.installed, None));
+        assert_eq!(machine.start().choose(NOW).unwrap(), runs(&machine.installed, Some(LATER)));
         assert_eq!(machine.start().choose(NOW).unwrap(), runs(&path, None));
     }
 
