@@ -17,6 +17,8 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_OUTPUT_CHARS: usize = 300;
 /// Programs that are tried: the selected one, the earlier one, the installed one.
 const MAX_ATTEMPTS: usize = 3;
+/// The daemon's unit.
+pub(crate) const UNIT: &str = "rpcd.service";
 /// The hidden command of [`guard_trial`](crate::commands::guard::guard_trial).
 pub const GUARD_COMMAND: &str = "guard-upgrade";
 
@@ -134,12 +136,19 @@ fn become_next(
 /// Starts a process that ends a program which hangs, or which does not end its trial by itself.
 fn start_guard(programs: &ProgramStore, config_file: &Path, until: u64) -> Result<(), SystemError> {
     let config = std::path::absolute(config_file).unwrap_or_else(|_| config_file.to_owned());
-    let arguments = [
+    let mut arguments = vec![
         programs.running().display().to_string(),
         "--config".to_owned(),
         config.display().to_string(),
         GUARD_COMMAND.to_owned(),
         std::process::id().to_string(),
     ];
+    arguments.extend(runs_as_service().then(|| "--service".to_owned()));
     launch::launch_detached(&format!("muster-upgrade-guard-{until}"), &arguments)
+}
+
+/// Whether systemd started this process as the daemon's service, and not a user by hand.
+fn runs_as_service() -> bool {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups.lines().any(|group| group.rsplit('/').next() == Some(UNIT))
 }

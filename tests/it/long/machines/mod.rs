@@ -30,3 +30,4 @@ mod ssh_certificates;
 mod ssh_via_bus;
 mod systemd;
 mod unit_states;
+mod upgrade;
