@@ -133,8 +133,14 @@ async fn nodes_run_the_new_program_when_the_command_ends() {
     check_schema("muster.org.programs.v1", &listed, SchemaMode::Strict).unwrap();
     assert_eq!(listed["programs"][0]["name"], "0.2.0");
     fleet.run_org(&["program", "remove", "0.2.0"]);
-    let (refused, code) = fleet.demo.run_text(&["upgrade", "0.2.0", "-I", first, "--yes"]);
-    assert!(code != 0 && refused.contains("lists no program 0.2.0"), "{refused}");
+    // The new account token is on its way to the nodes.
+    poll_until_ok("the removed program is refused", RETURN_TIMEOUT, async || {
+        let command = ["upgrade", "0.2.0", "-I", first, "--noop"];
+        let (refused, code) = fleet.demo.run_text(&command);
+        let is_refused = code != 0 && refused.contains("lists no program 0.2.0");
+        if is_refused { Ok(()) } else { Err(refused) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
