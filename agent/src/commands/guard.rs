@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -19,8 +19,7 @@ use crate::daemon::upgrade::{UNIT, find_programs};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for the program to end its trial by itself.
-const MERCY_MILLIS: u64 = 15_000;
-
+const SELF_RETURN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for the service manager to start the installed program: three times the pause in its unit.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -38,10 +37,14 @@ pub struct GuardArgs {
 /// Waits until the trial or the daemon ends, or ends the daemon.
 pub fn guard_trial(args: &GuardArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let programs = find_programs(config_file)?.context("there is no state directory")?;
-    let now = || unix_millis_now().saturating_sub(MERCY_MILLIS);
+    let Some(until) = programs.trial_until()? else { return Ok(ExitCode::SUCCESS) };
+    // The clock may be set meanwhile.
+    let left = Duration::from_millis(until.saturating_sub(unix_millis_now()));
+    let deadline = Instant::now() + left + SELF_RETURN_TIMEOUT;
+    let has_trial = || programs.trial_until().is_ok_and(|until| until.is_some());
     let daemon = ProcessId::from_pid(args.pid);
-    while daemon.is_some() && ProcessId::from_pid(args.pid) == daemon && programs.has_trial()? {
-        if programs.is_trial_over(now())? {
+    while daemon.is_some() && ProcessId::from_pid(args.pid) == daemon && has_trial() {
+        if Instant::now() > deadline {
             kill(Pid::from_raw(args.pid.cast_signed()), Signal::SIGKILL)
                 .with_context(|| format!("cannot end the daemon, process {}", args.pid))?;
             break;
@@ -49,7 +52,7 @@ pub fn guard_trial(args: &GuardArgs, config_file: &Path) -> anyhow::Result<ExitC
         pause(POLL_INTERVAL);
     }
     // The service manager restarts it after some seconds, unless it ended without an error.
-    let has_returned = wait_until(RESTART_TIMEOUT, || !programs.has_trial().unwrap_or(false));
+    let has_returned = wait_until(RESTART_TIMEOUT, || !has_trial());
     if args.service && !has_returned {
         let start = Command::new(["systemctl", "start", UNIT].map(str::to_owned));
         RealSystem::new("/".into()).run_command(&start).context("cannot start the service")?;

@@ -49,6 +49,12 @@ impl ProgramFetcher {
     pub(crate) async fn fetch(&self, name: &str) -> Result<StoredProgram, String> {
         let (bus, core) = self.broker.get().ok_or("this daemon has no connection to the broker")?;
         let approved = await_approved(core, name).await?;
+        if approved.bytes > MAX_PROGRAM_BYTES {
+            let bytes = approved.bytes;
+            return Err(format!(
+                "the program {name} has {bytes} bytes; at most {MAX_PROGRAM_BYTES} are accepted"
+            ));
+        }
         let program = StoredProgram { name: approved.name.clone(), sha256: approved.sha256 };
         let (store, kept) = (self.store.clone(), program.clone());
         let compressed = run_blocking(move || {

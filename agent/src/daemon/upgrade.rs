@@ -76,29 +76,28 @@ pub fn find_programs(config_file: &Path) -> std::io::Result<Option<ProgramStore>
 
 /// Runs the selected program in place of this one. Returns if this one is to run, with what was wrong.
 pub fn start_selected(programs: &ProgramStore, config_file: &Path) -> Vec<String> {
-    let mut problems = Vec::new();
     // A program that an upgrade brought was chosen by the installed one.
-    if !programs.runs_upgrade() {
-        while problems.len() < MAX_ATTEMPTS {
-            match become_next(programs, config_file, NextProgram::Other) {
-                Ok(()) => break,
-                Err(error) => problems.push(error),
-            }
-        }
+    if programs.runs_upgrade() {
+        return Vec::new();
     }
-    problems
+    run_next(programs, config_file, NextProgram::Other)
 }
 
 /// Replaces this process by the next daemon, which may have the same program. Returns only on failure.
 pub fn restart(programs: &ProgramStore, config_file: &Path) -> String {
-    let mut problem = String::new();
-    for _ in 0..MAX_ATTEMPTS {
-        match become_next(programs, config_file, NextProgram::Any) {
+    run_next(programs, config_file, NextProgram::Any).join("; ")
+}
+
+/// Returns what was wrong, if this program is to run or if no other one can be started.
+fn run_next(programs: &ProgramStore, config_file: &Path, next: NextProgram) -> Vec<String> {
+    let mut problems = Vec::new();
+    while problems.len() < MAX_ATTEMPTS {
+        match become_next(programs, config_file, next) {
             Ok(()) => break,
-            Err(error) => problem = error,
+            Err(error) => problems.push(error),
         }
     }
-    problem
+    problems
 }
 
 /// When the process is replaced.

@@ -8,37 +8,23 @@ use std::time::Duration;
 use muster_api::base::{error_chain, format_rfc3339, unix_millis_now};
 use muster_contract::config::{
     ConfigConfirmOutput, ConfigDeployInput, ConfigDeployOutput, ConfigRevertInput,
-    ConfigStatusOutput, ConfigUpgradeInput, DeployedChange, DeployedKind, DeployedName,
-    deploy_state,
+    ConfigStatusOutput, DeployedName, deploy_state,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::config::changes::{self, FileChange, LinkedFiles};
 use crate::config::error::{CONFIRM_SECONDS, DeployError};
+use crate::config::plan::{ConfigEffect, PlannedDeployment, describe_changes, effect_of};
 use crate::config::programs::{ProgramStore, StoredProgram};
-use crate::config::record::{
-    DeploymentRecord, DeploymentState, FileDigests, ProgramChange, ReplacedFile,
-};
+use crate::config::record::{DeploymentRecord, DeploymentState, FileDigests, ProgramChange};
+use crate::config::upgrades::note_ended_trial;
 
 /// The file of the record, in the daemon's state directory.
 const RECORD_FILE: &str = "config/deployment.json";
 
 /// Pause before files that could not be restored are restored again.
 const RESTORE_PAUSE: Duration = Duration::from_secs(10);
-
-/// How a daemon puts files in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConfigEffect {
-    /// No file differs.
-    Nothing,
-    /// It reads policies, facts and checks again.
-    Reload,
-    /// It restarts, to read its settings.
-    Restart,
-}
 
 /// A program that is being fetched and checked; the error says why the daemon cannot run it.
 pub type FetchedProgram<'a> =
@@ -60,32 +46,21 @@ pub trait DaemonConfig: std::fmt::Debug + Send + Sync {
 
 #[derive(Debug)]
 pub struct Deployments {
-    daemon: Arc<dyn DaemonConfig>,
+    pub(super) daemon: Arc<dyn DaemonConfig>,
     path: PathBuf,
     last: Mutex<LastDeployment>,
     changed: Notify,
     /// One program is fetched at a time.
-    fetching: tokio::sync::Mutex<()>,
+    pub(super) fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct LastDeployment {
+pub(super) struct LastDeployment {
     record: Option<DeploymentRecord>,
     /// When a pending deployment is undone.
     deadline: Option<Instant>,
     /// Since when this daemon runs with the files on disk, in milliseconds since the epoch; `None` while it does not.
     in_force_since: Option<u64>,
-}
-
-/// A deployment that was checked and compared with the files on disk.
-struct PlannedDeployment {
-    deployment: String,
-    caller: String,
-    confirm_seconds: u64,
-    files: FileDigests,
-    earlier_files: FileDigests,
-    changes: Vec<FileChange>,
-    program: Option<ProgramChange>,
 }
 
 impl Deployments {
@@ -178,58 +153,6 @@ impl Deployments {
             program: None,
         };
         self.daemon.check_planned(&plan.changes).map_err(DeployError::Unusable)?;
-        if input.noop {
-            return Ok(plan.describe(deploy_state::PLANNED));
-        }
-        self.apply(&mut last, &plan)
-    }
-
-    /// Selects an approved program, and begins to run it.
-    pub(crate) async fn upgrade(
-        self: Arc<Self>,
-        caller: String,
-        input: ConfigUpgradeInput,
-    ) -> Result<ConfigDeployOutput, DeployError> {
-        check_time(input.confirm_seconds)?;
-        {
-            let last = self.lock();
-            if let Some(output) = last.find_repeated(&input.deployment)? {
-                return Ok(output);
-            }
-            last.refuse_pending()?;
-        }
-        let _fetching = self.fetching.lock().await;
-        let program = self.daemon.fetch_program(&input.program).await;
-        let program = program.map_err(DeployError::Unusable)?;
-        let this = Arc::clone(&self);
-        let select = move || this.select_program(caller, input, program);
-        let selected = tokio::task::spawn_blocking(select).await;
-        selected.unwrap_or_else(|error| Err(DeployError::Unusable(error.to_string())))
-    }
-
-    fn select_program(
-        &self,
-        caller: String,
-        input: ConfigUpgradeInput,
-        program: StoredProgram,
-    ) -> Result<ConfigDeployOutput, DeployError> {
-        let mut last = self.lock();
-        if let Some(output) = last.find_repeated(&input.deployment)? {
-            return Ok(output);
-        }
-        last.refuse_pending()?;
-        let (before, _) = self.daemon.programs().selected()?;
-        let change = ProgramChange { before, after: Some(program) };
-        let files = last.files_in_force();
-        let plan = PlannedDeployment {
-            deployment: input.deployment,
-            caller,
-            confirm_seconds: input.confirm_seconds,
-            earlier_files: files.clone(),
-            files,
-            changes: Vec::new(),
-            program: change.is_change().then_some(change),
-        };
         if input.noop {
             return Ok(plan.describe(deploy_state::PLANNED));
         }
@@ -342,7 +265,7 @@ impl Deployments {
 
     /// Replaces the files, and begins to put them in force. The record is on disk before the first file changes, so that a daemon that is killed in
     /// between leaves a deployment that the next one undoes.
-    fn apply(
+    pub(super) fn apply(
         &self,
         last: &mut LastDeployment,
         plan: &PlannedDeployment,
@@ -377,13 +300,6 @@ impl Deployments {
             confirm_by: record.confirm_by,
             ..plan.describe(deploy_state::PENDING)
         })
-    }
-
-    /// The next start runs the program of the plan, on trial.
-    fn begin_trial(&self, plan: &PlannedDeployment, confirm_by: u64) -> Result<(), String> {
-        let Some(change) = &plan.program else { return Ok(()) };
-        let selected = self.daemon.programs().select(change.after.as_ref(), Some(confirm_by));
-        selected.map_err(|error| error_chain(&error))
     }
 
     fn expire(&self) {
@@ -463,12 +379,12 @@ impl Deployments {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, LastDeployment> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LastDeployment> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn check_time(seconds: u64) -> Result<(), DeployError> {
+pub(super) fn check_time(seconds: u64) -> Result<(), DeployError> {
     let is_valid = CONFIRM_SECONDS.contains(&seconds);
     if is_valid { Ok(()) } else { Err(DeployError::ConfirmTime(seconds)) }
 }
@@ -479,61 +395,6 @@ fn undo_changes(record: &DeploymentRecord) -> Result<Vec<FileChange>, DeployErro
     let changes = record.changes().ok_or_else(damaged)?;
     let undone: Result<Vec<_>, _> = changes.into_iter().map(FileChange::undo).collect();
     Ok(undone?.into_iter().flatten().collect())
-}
-
-fn effect_of(changes: &[FileChange]) -> ConfigEffect {
-    let effect = |change: &FileChange| match change.name.kind() {
-        DeployedKind::Policy | DeployedKind::Fact | DeployedKind::Check => ConfigEffect::Reload,
-        DeployedKind::Setting | DeployedKind::Authority => ConfigEffect::Restart,
-    };
-    changes.iter().map(effect).max().unwrap_or(ConfigEffect::Nothing)
-}
-
-/// A program that did not survive its trial was replaced by the earlier one before this daemon started.
-fn note_ended_trial(
-    mut record: DeploymentRecord,
-    programs: &ProgramStore,
-    path: &Path,
-) -> DeploymentRecord {
-    let Some(change) = &record.program else { return record };
-    let (selected, reason) = match programs.selected() {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::error!(error = error_chain(&error), "cannot read which program is selected");
-            return record;
-        }
-    };
-    if record.state == DeploymentState::Pending && selected != change.after {
-        record.state = DeploymentState::Reverted;
-        record.reason = reason.unwrap_or_else(|| "another program was selected".to_owned());
-        tracing::error!(
-            deployment = record.deployment,
-            reason = record.reason,
-            "returned to the program from before the upgrade"
-        );
-        if let Err(error) = record.write(path) {
-            tracing::error!(%error, "cannot write the record of the last deployment");
-        }
-    }
-    record
-}
-
-fn describe_changes(
-    changes: &[FileChange],
-    program: Option<&ProgramChange>,
-) -> Vec<DeployedChange> {
-    let files = changes.iter().map(FileChange::describe);
-    files.chain(program.map(ProgramChange::describe)).collect()
-}
-
-impl ConfigEffect {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Reload => "reload",
-            Self::Restart => "restart",
-        }
-    }
 }
 
 impl DeploymentState {
@@ -548,7 +409,10 @@ impl DeploymentState {
 
 impl LastDeployment {
     /// The reply to a request that was executed before: its first reply may have been lost.
-    fn find_repeated(&self, deployment: &str) -> Result<Option<ConfigDeployOutput>, DeployError> {
+    pub(super) fn find_repeated(
+        &self,
+        deployment: &str,
+    ) -> Result<Option<ConfigDeployOutput>, DeployError> {
         let Some(record) = self.record.as_ref().filter(|found| found.deployment == deployment)
         else {
             return Ok(None);
@@ -566,7 +430,7 @@ impl LastDeployment {
         }))
     }
 
-    fn refuse_pending(&self) -> Result<(), DeployError> {
+    pub(super) fn refuse_pending(&self) -> Result<(), DeployError> {
         match &self.record {
             Some(record) if record.state == DeploymentState::Pending => Err(DeployError::Pending {
                 deployment: record.deployment.clone(),
@@ -577,7 +441,7 @@ impl LastDeployment {
         }
     }
 
-    fn files_in_force(&self) -> FileDigests {
+    pub(super) fn files_in_force(&self) -> FileDigests {
         self.record.as_ref().map(|record| record.files_in_force().clone()).unwrap_or_default()
     }
 }
@@ -586,39 +450,5 @@ impl DeploymentRecord {
     fn undone_error(&self) -> DeployError {
         let (deployment, reason) = (self.deployment.clone(), self.reason.clone());
         DeployError::Undone { deployment, reason }
-    }
-}
-
-impl PlannedDeployment {
-    fn describe(&self, state: &str) -> ConfigDeployOutput {
-        ConfigDeployOutput {
-            deployment: self.deployment.clone(),
-            state: state.to_owned(),
-            changes: describe_changes(&self.changes, self.program.as_ref()),
-            effect: self.effect().as_str().to_owned(),
-            confirm_by: 0,
-        }
-    }
-
-    fn record(&self) -> DeploymentRecord {
-        let now = unix_millis_now();
-        DeploymentRecord {
-            deployment: self.deployment.clone(),
-            caller: self.caller.clone(),
-            state: DeploymentState::Pending,
-            deployed_at: now,
-            confirm_by: now + self.confirm_seconds * 1000,
-            confirm_seconds: self.confirm_seconds,
-            effect: self.effect(),
-            reason: String::new(),
-            files: self.files.clone(),
-            earlier_files: self.earlier_files.clone(),
-            replaced: self.changes.iter().map(ReplacedFile::new).collect(),
-            program: self.program.clone(),
-        }
-    }
-
-    fn effect(&self) -> ConfigEffect {
-        if self.program.is_some() { ConfigEffect::Restart } else { effect_of(&self.changes) }
     }
 }

@@ -6,10 +6,12 @@
 mod changes;
 mod deployments;
 mod error;
+mod plan;
 mod programs;
 mod record;
 #[cfg(test)]
 mod tests;
+mod upgrades;
 
 use std::sync::Arc;
 
@@ -28,7 +30,8 @@ pub use changes::{
     DeployedFiles, FileChange, FileChangeError, FileContent, LinkedFiles, compare_files,
     replace_files,
 };
-pub use deployments::{ConfigEffect, DaemonConfig, Deployments, FetchedProgram};
+pub use deployments::{DaemonConfig, Deployments, FetchedProgram};
+pub use plan::ConfigEffect;
 pub use programs::{ProgramChoice, ProgramStore, StoredProgram};
 
 #[derive(Debug)]

@@ -182,14 +182,9 @@ impl ProgramStore {
         self.write(&found.without_upgrade(reason))
     }
 
-    /// Whether a program is on trial.
-    pub fn has_trial(&self) -> SystemResult<bool> {
-        Ok(self.read()?.trial.is_some())
-    }
-
-    /// Whether a program is still on trial although the time for its confirmation is over.
-    pub fn is_trial_over(&self, now: u64) -> SystemResult<bool> {
-        Ok(self.read()?.trial.is_some_and(|trial| trial.has_started && now > trial.confirm_by))
+    /// When the program on trial must be confirmed, in milliseconds since the epoch; `None` without a trial.
+    pub fn trial_until(&self) -> SystemResult<Option<u64>> {
+        Ok(self.read()?.trial.map(|trial| trial.confirm_by))
     }
 
     /// The name of the program that runs; `None` for the installed one.
@@ -362,9 +357,9 @@ mod tests {
         machine.start().select(Some(&new), Some(LATER)).unwrap();
         assert_eq!(machine.start().choose(NOW).unwrap(), runs(&path, Some(LATER)));
         machine.store(&path).confirm().unwrap();
-        for now in [NOW, LATER + 1] {
-            assert_eq!(machine.start().choose(now).unwrap(), runs(&path, None));
-            assert_eq!(machine.store(&path).choose(now).unwrap(), runs(&path, None));
+        for start in [NOW, LATER + 1] {
+            assert_eq!(machine.start().choose(start).unwrap(), runs(&path, None));
+            assert_eq!(machine.store(&path).choose(start).unwrap(), runs(&path, None));
         }
         assert_eq!(machine.store(&path).running_name().as_deref(), Some("new"));
         fs::write(installed, "a newer package").unwrap();
@@ -382,17 +377,15 @@ mod tests {
         machine.start().select(Some(&first), None).unwrap();
         let (second, second_path) = machine.add("second");
         machine.store(&first_path).select(Some(&second), Some(LATER)).unwrap();
-        assert!(!machine.start().is_trial_over(LATER + 1).unwrap(), "it was not started yet");
         let restarted = machine.store(&first_path).choose(NOW).unwrap();
         assert_eq!(restarted, runs(&second_path, Some(LATER)));
-        assert!(!machine.start().is_trial_over(LATER).unwrap());
-        assert!(machine.start().is_trial_over(LATER + 1).unwrap());
+        assert_eq!(machine.start().trial_until().unwrap(), Some(LATER));
         // It ended: the service manager starts the installed program.
         assert_eq!(machine.start().choose(NOW).unwrap(), runs(&first_path, None));
         let (selected, reason) = machine.start().selected().unwrap();
         assert_eq!(selected, Some(first));
         assert_eq!(reason.as_deref(), Some("the program second ended before it was confirmed"));
-        assert!(!machine.start().has_trial().unwrap());
+        assert_eq!(machine.start().trial_until().unwrap(), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use muster_files::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::config::changes::{FileChange, FileContent};
-use crate::config::deployments::ConfigEffect;
+use crate::config::plan::ConfigEffect;
 use crate::config::programs::{StoredProgram, name_of};
 
 /// What callers read for the daemon's program among the files of a deployment.
